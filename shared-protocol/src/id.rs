@@ -1,0 +1,103 @@
+//! Names that travel in URLs and file names: short, plain ASCII, checked once when they come in.
+
+use serde::{Deserialize, Serialize};
+
+/// Long enough for a UUID with a prefix, short enough for a log line.
+pub const MAX_ID_BYTES: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidId {
+    pub what: &'static str,
+    pub given: String,
+}
+
+impl std::fmt::Display for InvalidId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown: String = self.given.chars().take(MAX_ID_BYTES).collect();
+        write!(
+            f,
+            "{shown:?} is not a valid {}: use 1 to {MAX_ID_BYTES} of A-Z a-z 0-9 . _ - and begin with a letter or digit",
+            self.what
+        )
+    }
+}
+
+impl std::error::Error for InvalidId {}
+
+fn is_valid(id: &str) -> bool {
+    (1..=MAX_ID_BYTES).contains(&id.len())
+        && id.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn new(id: impl Into<String>) -> Result<Self, InvalidId> {
+                let given = id.into();
+                if is_valid(&given) { Ok(Self(given)) } else { Err(InvalidId { what: $what, given }) }
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(id: String) -> Result<Self, InvalidId> {
+                Self::new(id)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// One command in a shell, or one run. Chosen by the client so that it can reattach, or made by the runner.
+    ExecId,
+    "exec id"
+);
+id!(
+    /// A shell of a session; `main` is there from the start.
+    ShellName,
+    "shell name"
+);
+
+impl ShellName {
+    pub fn main() -> Self {
+        Self("main".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_could_leave_a_directory_is_refused() {
+        for bad in ["", "..", ".", "-rf", "a/b", "a b", "a\n", "é", &"x".repeat(65)] {
+            assert!(ExecId::new(bad).is_err(), "{bad:?} was accepted");
+        }
+        for good in ["main", "7183cb80-d6c", "a", "A.b_c-1", &"x".repeat(64)] {
+            assert!(ExecId::new(good).is_ok(), "{good:?} was refused");
+        }
+    }
+}

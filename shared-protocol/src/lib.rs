@@ -1,0 +1,11 @@
+//! The wire types of both lines: orchestrator to runner (`runner`), and what the two lines share (`id`, `error`).
+//!
+//! **Invariant:** nothing here does I/O, spawns, or knows the time. A change that alters the wire alters
+//! `schema/runner.json`, and the test beside it says so before a user does.
+
+pub mod error;
+pub mod id;
+pub mod runner;
+
+pub use error::{ErrorBody, ErrorCode};
+pub use id::{ExecId, InvalidId, ShellName};
