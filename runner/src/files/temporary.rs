@@ -1,0 +1,63 @@
+//! A file that is not there yet: it has a name of its own beside its future one, and goes away unless it is given that.
+
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::BorrowedFd;
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+/// Tries at a free name. Names are random, so that one is enough but against somebody who makes all of them.
+const MAX_TRIES: usize = 8;
+/// Nobody else reads it before it is whole.
+const UNFINISHED_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+
+/// A name that nobody else has. It need not be a secret: it is only ever made where nothing has it.
+pub fn name() -> Vec<u8> {
+    let mut hasher = RandomState::new().build_hasher();
+    // A forked child has its siblings' random state.
+    hasher.write_u32(std::process::id());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    hasher.write_u128(now.as_nanos());
+    format!(".cove-{:016x}", hasher.finish()).into_bytes()
+}
+
+pub struct Temporary<'a> {
+    dir: BorrowedFd<'a>,
+    name: Vec<u8>,
+    pub file: File,
+    kept: bool,
+}
+
+impl<'a> Temporary<'a> {
+    pub fn create(dir: BorrowedFd<'a>) -> Result<Self, Errno> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        for _ in 0..MAX_TRIES {
+            let name = name();
+            match openat(dir, name.as_slice(), flags, UNFINISHED_MODE) {
+                Err(Errno::EEXIST) => {}
+                other => return other.map(|fd| Self { dir, name, file: File::from(fd), kept: false }),
+            }
+        }
+        Err(Errno::EEXIST)
+    }
+
+    /// Gives it its mode and its name, replacing what had that name, in one step.
+    pub fn become_name(mut self, name: &[u8], mode: u32) -> Result<(), Errno> {
+        fchmod(&self.file, Mode::from_bits_truncate(mode))?;
+        renameat(self.dir, self.name.as_slice(), self.dir, name)?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = unlinkat(self.dir, self.name.as_slice(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A raw terminal: after an HTTP upgrade, bytes both ways until either side ends.
+
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use shared_protocol::{ErrorBody, ErrorCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::allow;
+use super::body::{self, Body, Reply};
+use super::query::Query;
+use super::shells::shell_name;
+use crate::app::SharedApp;
+use crate::shell::{self, Attachment, ShellHandle};
+
+pub const PROTOCOL: &str = "cove-terminal";
+
+/// Typed bytes that are taken at once.
+const INPUT_BYTES: usize = 4 << 10;
+
+pub async fn attach(app: &SharedApp, mut request: Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {
+    allow(&request, &[Method::GET])?;
+    let wanted = request.headers().get(UPGRADE).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(PROTOCOL.as_bytes()));
+    if !wanted {
+        let message = format!("attach needs the headers Connection: Upgrade and Upgrade: {PROTOCOL}");
+        return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
+    }
+    let query = Query::parse(request.uri().query().unwrap_or_default(), &["cols", "rows"])?;
+    let side = |name: &str| -> Result<Option<u16>, ErrorBody> {
+        let number = query.number(name)?;
+        Ok(number.map(|n| u16::try_from(n).unwrap_or(0)))
+    };
+    let (cols, rows) = (side("cols")?, side("rows")?);
+    let shell = app.shells.get(Some(&shell_name(name)?))?;
+    if cols.is_some() || rows.is_some() {
+        let view = shell.view();
+        shell.resize(shell::size(cols.or(Some(view.cols)), rows.or(Some(view.rows)))?).await?;
+    }
+    let attachment = shell.attach().await?;
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::task::spawn_local(async move {
+        match upgrade.await {
+            Ok(upgraded) => carry(TokioIo::new(upgraded), shell, attachment).await,
+            Err(error) => tracing::debug!(%error, "an upgrade did not come about"),
+        }
+    });
+    let mut reply = body::with_type(200, "application/octet-stream", Body::empty());
+    *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    reply.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
+    Ok(reply)
+}
+
+async fn carry(io: TokioIo<hyper::upgrade::Upgraded>, shell: ShellHandle, mut attachment: Attachment) {
+    let (mut from_client, mut to_client) = tokio::io::split(io);
+    let printed = async {
+        to_client.write_all(&attachment.replay).await?;
+        while let Some(bytes) = attachment.output.recv().await {
+            to_client.write_all(&bytes).await?;
+        }
+        to_client.shutdown().await
+    };
+    let typed = async {
+        let mut buffer = [0; INPUT_BYTES];
+        loop {
+            match from_client.read(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                // Typed at a shell where nothing runs: a terminal would lose it too.
+                Ok(count) => drop(shell.input(buffer[..count].to_vec()).await),
+            }
+        }
+    };
+    tokio::select! {
+        _ = printed => {}
+        () = typed => {}
+    }
+}

@@ -1,0 +1,240 @@
+//! The runner's HTTP server: who may speak, how much, and which handler answers. See `docs/reference/runner-protocol.md`.
+//!
+//! On the Unix socket whoever can open it may speak: its mode is 0600 and commands run as another user. On TCP every call
+//! but `/healthz` needs the token.
+
+mod attach;
+mod body;
+mod exec;
+mod files;
+mod query;
+mod request;
+mod shells;
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use shared_protocol::runner::{HealthView, Separation};
+use shared_protocol::{ErrorBody, ErrorCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use body::{Body, Reply};
+
+use crate::app::{App, SharedApp};
+use crate::config::Listen;
+
+/// Connections at once. One more waits in the listener's backlog.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// For a request's head to arrive.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a connection buffers in each direction.
+const CONNECTION_BUFFER: usize = 64 << 10;
+
+/// After a failed accept: descriptors may have run out, and trying again at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    pub fn bind(listen: &Listen) -> std::io::Result<Self> {
+        let named = |what: String| {
+            move |e: std::io::Error| std::io::Error::new(e.kind(), format!("cannot listen on {what}: {e}"))
+        };
+        match listen {
+            Listen::Unix(path) => {
+                let named = named(path.display().to_string());
+                remove_stale_socket(path);
+                // Closed to others from the first moment, not from a chmod later.
+                let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
+                let bound = UnixListener::bind(path);
+                nix::sys::stat::umask(before);
+                let listener = bound.map_err(named)?;
+                std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+                tracing::info!(socket = %path.display(), "listening");
+                Ok(Self::Unix(listener))
+            }
+            Listen::Tcp { address, .. } => {
+                let bound = std::net::TcpListener::bind(address).map_err(named(address.to_string()))?;
+                bound.set_nonblocking(true)?;
+                tracing::info!(address = %bound.local_addr()?, "listening");
+                Ok(Self::Tcp(TcpListener::from_std(bound)?))
+            }
+        }
+    }
+}
+
+/// A socket that a killed runner left behind, and nothing else.
+fn remove_stale_socket(path: &Path) {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+pub fn unlink_socket(listen: &Listen) {
+    if let Listen::Unix(path) = listen {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+pub async fn serve(app: SharedApp, listener: Listener) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        match &listener {
+            Listener::Unix(unix) => match unix.accept().await {
+                Ok((stream, _)) => spawn_connection(app.clone(), stream, slot),
+                Err(error) => accept_failed(&error).await,
+            },
+            Listener::Tcp(tcp) => match tcp.accept().await {
+                Ok((stream, _)) => {
+                    let _ = stream.set_nodelay(true);
+                    spawn_connection(app.clone(), stream, slot);
+                }
+                Err(error) => accept_failed(&error).await,
+            },
+        }
+    }
+}
+
+async fn accept_failed(error: &std::io::Error) {
+    tracing::warn!(%error, "a connection could not be accepted");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+fn spawn_connection<S>(app: SharedApp, stream: S, slot: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::task::spawn_local(async move {
+        let service = service_fn(|request| {
+            let app = app.clone();
+            async move { Ok::<_, std::convert::Infallible>(answer(&app, request).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(CONNECTION_BUFFER)
+            // A client may close its sending half behind its request and still read the answer.
+            .half_close(true)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%error, "a connection ended early");
+        }
+        drop(slot);
+    });
+}
+
+async fn answer(app: &SharedApp, request: Request<Incoming>) -> Reply {
+    match route(app, request).await {
+        Ok(reply) => reply,
+        Err(error) => body::error(&error),
+    }
+}
+
+async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+    let path = request.uri().path().to_owned();
+    if path == "/healthz" {
+        allow(&request, &[Method::GET])?;
+        return Ok(body::json(200, &health(app)));
+    }
+    authorize(app, &request)?;
+    if app.draining.get() {
+        return Err(ErrorBody::new(ErrorCode::SandboxLost, "the runner is ending"));
+    }
+    let Some(route) = path.strip_prefix("/v1/") else { return Err(no_route(&path)) };
+    let segments: Vec<&str> = route.split('/').collect();
+    match segments.as_slice() {
+        ["exec"] => exec::exec(app, request).await,
+        ["run"] => exec::run(app, request).await,
+        ["execs"] => exec::list(app, &request),
+        ["execs", id] => exec::reattach(app, &request, id).await,
+        ["input"] => shells::input(app, request).await,
+        ["signal"] => shells::signal(app, request).await,
+        ["resize"] => shells::resize(app, request).await,
+        ["shells"] => shells::list_or_open(app, request).await,
+        ["shells", name] => shells::close(app, &request, name).await,
+        ["shells", name, "reset"] => shells::reset(app, &request, name).await,
+        ["shells", name, "attach"] => attach::attach(app, request, name).await,
+        ["files" | "archive" | "fs", ..] => files::handle(app, request, route).await,
+        _ => Err(no_route(&path)),
+    }
+}
+
+fn no_route(path: &str) -> ErrorBody {
+    let shown: String = path.chars().take(100).collect();
+    ErrorBody::new(ErrorCode::NotFound, format!("no route {shown}"))
+}
+
+/// Refuses a method that a route does not have.
+pub(crate) fn allow(request: &Request<Incoming>, methods: &[Method]) -> Result<(), ErrorBody> {
+    if methods.contains(request.method()) {
+        return Ok(());
+    }
+    let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    let message = format!("{} is not allowed here: use {}", request.method(), names.join(" or "));
+    Err(ErrorBody::new(ErrorCode::MethodNotAllowed, message))
+}
+
+fn authorize(app: &App, request: &Request<Incoming>) -> Result<(), ErrorBody> {
+    let Listen::Tcp { token, .. } = &app.config.listen else { return Ok(()) };
+    let given = request.headers().get(hyper::header::AUTHORIZATION).map(|v| v.as_bytes()).unwrap_or_default();
+    let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
+    if equal_in_constant_time(given, token.0.as_bytes()) {
+        Ok(())
+    } else {
+        Err(ErrorBody::new(ErrorCode::Unauthorized, "send the runner's token as Authorization: Bearer TOKEN"))
+    }
+}
+
+/// Tells nothing by its time but the length.
+fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
+}
+
+fn health(app: &App) -> HealthView {
+    HealthView {
+        status: if app.draining.get() { "draining" } else { "ok" }.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uptime_ms: u64::try_from(app.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        separation: Separation {
+            runner_uid: nix::unistd::geteuid().as_raw(),
+            command_uid: app.identity.uid,
+            command_gid: app.identity.gid,
+            separate_user: app.identity.switch,
+            no_new_privs: true,
+        },
+        shells: app.shells.len(),
+        execs: app.execs.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::equal_in_constant_time;
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(equal_in_constant_time(b"abc", b"abc"));
+        for wrong in [&b"abd"[..], b"ab", b"abcd", b""] {
+            assert!(!equal_in_constant_time(wrong, b"abc"));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! One incarnation of bash: the process, its terminal, the pipe its commands come by and the FIFO it reports on.
+//!
+//! It carries bytes and decides nothing; the driver does. When the process has ended the incarnation is over: whatever it
+//! left in the FIFO and on the terminal is given first, then the exit, then nothing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::termios::Termios;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::control::{Parser, Record};
+use super::scratch::Scratch;
+use super::script::{self, Mark};
+use crate::environment::Environment;
+use crate::reaper::{ChildEvent, Exit, Reaper, Watch};
+use crate::sys::identity::Identity;
+use crate::sys::spawn::{Session, spawn};
+use crate::sys::tty::{self, Master, Size, Slave};
+use crate::sys::{pipe, proc, signal};
+
+/// Bytes typed at a terminal whose program does not read them.
+pub const MAX_PENDING_INPUT: usize = 64 << 10;
+
+const READ_BYTES: usize = 16 << 10;
+
+/// Reads in a row of what an ended bash has left behind.
+const MAX_LAST_READS: usize = 64;
+
+pub enum Event {
+    Record(Record),
+    /// Printed on the terminal.
+    Terminal(Vec<u8>),
+    Stopped,
+    Exited(Exit),
+}
+
+pub struct Bash {
+    pub watch: Watch,
+    pub scratch: Scratch,
+    feed: OwnedFd,
+    control: AsyncFd<OwnedFd>,
+    parser: Parser,
+    terminal: AsyncFd<Master>,
+    slave: Slave,
+    fresh_modes: Termios,
+    /// Typed, and not yet taken by the terminal.
+    input: VecDeque<u8>,
+    was_typed_at: bool,
+    events: VecDeque<Event>,
+}
+
+pub struct BashSpec<'a> {
+    pub program: &'a Path,
+    pub identity: Identity,
+    /// `None`: nothing but what the state to be restored brings.
+    pub environment: Option<&'a Environment>,
+    pub size: Size,
+}
+
+impl Bash {
+    pub fn start(spec: &BashSpec<'_>, reaper: &Reaper, scratch: Scratch, control: OwnedFd) -> io::Result<Self> {
+        let owner = spec.identity.switch.then_some((spec.identity.uid, spec.identity.gid));
+        let (master, slave) = tty::open(spec.size, owner)?;
+        let fresh_modes = slave.modes()?;
+        let (commands, feed) = pipe::input_pipe()?;
+        let mut command = Command::new(spec.program);
+        command.args(["--noprofile", "--noediting", "-l", "-i"]);
+        command.env_clear();
+        if let Some(environment) = spec.environment {
+            command.envs(environment.variables());
+        }
+        command.stdin(commands).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+        let pid = spawn(command, spec.identity, Session::Terminal(&slave))?;
+        Ok(Self {
+            watch: reaper.watch(pid),
+            scratch,
+            feed,
+            control: crate::sys::poll::register(control, Interest::READABLE)?,
+            parser: Parser::default(),
+            terminal: crate::sys::poll::register(master, Interest::READABLE | Interest::WRITABLE)?,
+            slave,
+            fresh_modes,
+            input: VecDeque::new(),
+            was_typed_at: false,
+            events: VecDeque::new(),
+        })
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.watch.pid()
+    }
+
+    pub fn terminal_path(&self) -> &Path {
+        &self.slave.path
+    }
+
+    /// Sends lines to be run. They go whole or not at all; a pipe that is full belongs to a shell that reads nothing.
+    pub fn feed(&self, lines: &str) -> io::Result<()> {
+        let written = nix::unistd::write(&self.feed, lines.as_bytes())?;
+        if written == lines.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Has the line about a command's end run once more: an interrupt may have hit the first.
+    pub fn feed_tail(&self, mark: &Mark) {
+        let _ = self.feed(&script::tail_line(self.scratch.dir(), mark));
+    }
+
+    /// Whether bash sleeps as its terminal's foreground: at its prompt, or in a builtin that waits.
+    pub fn sleeps(&self) -> bool {
+        self.terminal.get_ref().foreground() == Some(self.pid())
+            && proc::stat(self.pid()).is_some_and(|s| s.state == b'S')
+    }
+
+    /// Whether bash has read every line it was sent. It reads the next one only when all before it have been run.
+    pub fn has_read_all(&self) -> bool {
+        pipe::unread(&self.feed) == 0
+    }
+
+    /// The next thing that happened. With `read_terminal` unset the terminal's output waits in the kernel.
+    pub async fn next(&mut self, read_terminal: bool) -> Event {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return event;
+            }
+            tokio::select! {
+                ready = self.control.readable() => {
+                    if let Ok(mut ready) = ready {
+                        let mut buffer = [0; READ_BYTES];
+                        if let Ok(Ok(count)) = ready.try_io(|fd| Ok(nix::unistd::read(fd, &mut buffer)?)) {
+                            self.parser.feed(&buffer[..count], |r| self.events.push_back(Event::Record(r)));
+                        }
+                    }
+                }
+                ready = self.terminal.readable(), if read_terminal => {
+                    if let Ok(mut ready) = ready {
+                        let mut buffer = [0; READ_BYTES];
+                        if let Ok(Ok(count)) = ready.try_io(|fd| fd.get_ref().read(&mut buffer)) {
+                            self.events.push_back(Event::Terminal(buffer[..count].to_vec()));
+                        }
+                    }
+                }
+                ready = self.terminal.writable(), if !self.input.is_empty() => {
+                    if let Ok(mut ready) = ready {
+                        let (front, _) = self.input.as_slices();
+                        if let Ok(Ok(count)) = ready.try_io(|fd| fd.get_ref().write(front)) {
+                            self.input.drain(..count);
+                        }
+                    }
+                }
+                event = self.watch.next() => match event {
+                    ChildEvent::Stopped => return Event::Stopped,
+                    ChildEvent::Exited(exit) => {
+                        self.read_the_rest();
+                        self.events.push_back(Event::Exited(exit));
+                    }
+                },
+            }
+        }
+    }
+
+    fn read_the_rest(&mut self) {
+        let mut buffer = [0; READ_BYTES];
+        for _ in 0..MAX_LAST_READS {
+            match nix::unistd::read(self.control.get_ref(), &mut buffer) {
+                Ok(count) if count > 0 => {
+                    self.parser.feed(&buffer[..count], |r| self.events.push_back(Event::Record(r)));
+                }
+                _ => break,
+            }
+        }
+        if let Some(bytes) = self.drain_terminal() {
+            self.events.push_back(Event::Terminal(bytes));
+        }
+    }
+
+    /// What lies on the terminal now. The kernel brings in all that was written before this call, so after a command's end
+    /// nothing of it is missing.
+    pub fn drain_terminal(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut buffer = [0; READ_BYTES];
+        for _ in 0..MAX_LAST_READS {
+            match self.terminal.get_ref().read(&mut buffer) {
+                Ok(count) if count > 0 => bytes.extend_from_slice(&buffer[..count]),
+                _ => break,
+            }
+        }
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
+    /// Types at the terminal; false where too much is waiting to be read already.
+    pub fn type_in(&mut self, bytes: &[u8]) -> bool {
+        if self.input.len() + bytes.len() > MAX_PENDING_INPUT {
+            return false;
+        }
+        self.was_typed_at = true;
+        let mut rest = bytes;
+        if self.input.is_empty()
+            && let Ok(count) = self.terminal.get_ref().write(bytes)
+        {
+            rest = &bytes[count..];
+        }
+        self.input.extend(rest);
+        true
+    }
+
+    pub fn resize(&self, size: Size) -> io::Result<()> {
+        self.terminal.get_ref().resize(size)
+    }
+
+    /// Puts the terminal back as a new one is: modes, and nothing typed.
+    pub fn refresh_terminal(&mut self) {
+        if std::mem::take(&mut self.was_typed_at) {
+            self.input.clear();
+            self.slave.discard_typed();
+        }
+        let _ = self.slave.restore_modes(&self.fresh_modes);
+    }
+
+    /// The foreground process group, if it is one that this shell started.
+    ///
+    /// The terminal may hold the number of a group that is long gone and whose number another process has now. A number that
+    /// a process of another session has is not ours; one that no process has cannot have been given away.
+    pub fn foreground(&self) -> Option<i32> {
+        let group = self.terminal.get_ref().foreground()?;
+        let is_ours = proc::stat(group).is_none_or(|s| s.session == self.pid() && s.group == group);
+        is_ours.then_some(group)
+    }
+
+    /// Signals the foreground group.
+    pub fn signal_foreground(&self, number: i32) -> io::Result<()> {
+        if matches!(number, libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP)
+            && self.terminal.get_ref().signal_foreground(number).is_ok()
+        {
+            return Ok(());
+        }
+        match self.foreground() {
+            Some(group) => signal::kill_group(group, number),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Whether a foreground program waits for input at the terminal. `None` where the kernel does not say.
+    pub fn is_awaiting_input(&self) -> Option<bool> {
+        let group = self.foreground()?;
+        let mut seen = None;
+        for pid in proc::pids().ok()? {
+            if proc::stat(pid).is_some_and(|s| s.group == group && s.state == b'S') {
+                match proc::waits_for_terminal(pid, self.terminal_path()) {
+                    Some(true) => return Some(true),
+                    other => seen = seen.or(other),
+                }
+            }
+        }
+        seen
+    }
+}
+
+impl std::fmt::Debug for Bash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bash(pid {}, terminal {})", self.pid(), self.terminal.get_ref().as_raw_fd())
+    }
+}

@@ -1,0 +1,63 @@
+//! Pipes and FIFOs, non-blocking on the runner's side.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+
+/// A pipe whose ends are close-on-exec and whose runner's side (`reader` or `writer`) does not block.
+pub fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    set_nonblocking(&reader)?;
+    Ok((reader, writer))
+}
+
+pub fn input_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    set_nonblocking(&writer)?;
+    Ok((reader, writer))
+}
+
+pub fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, fcntl};
+    let flags = OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
+/// Asks for a larger buffer; a kernel that refuses leaves the one it has.
+pub fn grow(fd: &impl AsFd, bytes: i32) {
+    let _ = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETPIPE_SZ(bytes));
+}
+
+/// Makes a FIFO at `path`. The runner's umask is 0, so these are its permission bits.
+pub fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
+    Ok(nix::unistd::mkfifo(path, Mode::from_bits_truncate(mode))?)
+}
+
+/// Opens a FIFO for reading without waiting for a writer.
+pub fn open_fifo_reader(path: &Path) -> io::Result<OwnedFd> {
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
+    Ok(file.into())
+}
+
+/// Opens a FIFO for reading and writing, so that it never reports that its last writer has gone.
+pub fn open_fifo_forever(path: &Path) -> io::Result<OwnedFd> {
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+        .open(path)?;
+    Ok(file.into())
+}
+
+/// Bytes that lie unread in a pipe, asked from either end.
+pub fn unread(fd: &impl AsRawFd) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int to a live int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    if result == -1 { 0 } else { usize::try_from(bytes).unwrap_or(0) }
+}

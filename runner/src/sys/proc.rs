@@ -1,0 +1,114 @@
+//! What `/proc` says of processes: states, the tree below us, and whether a program waits at a terminal.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+
+/// The fields of `/proc/PID/stat` that the runner looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    pub state: u8,
+    pub parent: i32,
+    pub group: i32,
+    pub session: i32,
+}
+
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The command name stands in parentheses and may itself hold any byte, `)` included: fields count from the last one.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let end = text.iter().rposition(|b| *b == b')')?;
+    let mut fields = std::str::from_utf8(text.get(end + 1..)?).ok()?.split_ascii_whitespace();
+    Some(Stat {
+        state: fields.next()?.bytes().next()?,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        session: fields.next()?.parse().ok()?,
+    })
+}
+
+pub fn pids() -> io::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        if let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}
+
+/// Every process below this one, whatever session or group it moved to.
+pub fn descendants() -> io::Result<Vec<i32>> {
+    let all: Vec<(i32, i32)> = pids()?.into_iter().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
+    let mut found = vec![i32::try_from(std::process::id()).map_err(io::Error::other)?];
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        found.extend(all.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.remove(0);
+    Ok(found)
+}
+
+/// Whether `pid` is asleep in a system call that waits for input on the terminal at `path`. `None` where the kernel does
+/// not let us see: other users' system calls need CAP_SYS_PTRACE.
+pub fn waits_for_terminal(pid: i32, path: &Path) -> Option<bool> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    let mut fields = text.split_ascii_whitespace();
+    let Some(number) = fields.next().and_then(|n| n.parse::<libc::c_long>().ok()) else {
+        // "running", or "-1" for a process blocked outside a system call.
+        return Some(false);
+    };
+    let mut argument =
+        || fields.next().and_then(|a| u64::from_str_radix(a.trim_start_matches("0x"), 16).ok()).unwrap_or(u64::MAX);
+    let (first, second) = (argument(), argument());
+    let is_terminal = |fd: u64| {
+        std::fs::read_link(format!("/proc/{pid}/fd/{fd}"))
+            .is_ok_and(|target| target == path || target == Path::new("/dev/tty"))
+    };
+    Some(match number {
+        libc::SYS_read => is_terminal(first),
+        // One descriptor watched, and descriptors count from 0: it is standard input.
+        libc::SYS_pselect6 if first == 1 => is_terminal(0),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select if first == 1 => is_terminal(0),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll if second == 1 => polled_fd(pid, first).is_some_and(is_terminal),
+        libc::SYS_ppoll if second == 1 => polled_fd(pid, first).is_some_and(is_terminal),
+        _ => false,
+    })
+}
+
+/// The descriptor in the one `pollfd` that `pid` waits with.
+fn polled_fd(pid: i32, address: u64) -> Option<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = [0; std::mem::size_of::<RawFd>()];
+    std::fs::File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut bytes, address).ok()?;
+    u64::try_from(RawFd::from_ne_bytes(bytes)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_cannot_shift_the_fields() {
+        let stat = parse_stat(b"12 (a) Z 1 (x) S 3 4 5 6 7").unwrap();
+        assert_eq!(stat, Stat { state: b'S', parent: 3, group: 4, session: 5 });
+        assert_eq!(parse_stat(b"12 (a"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn our_child_is_among_our_descendants() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(descendants().unwrap().contains(&pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!descendants().unwrap().contains(&pid));
+    }
+}
