@@ -47,6 +47,11 @@ impl Environment {
         Self { variables, start_dir }
     }
 
+    /// The PATH that a program with these variables on top has.
+    pub fn path(&self, extra: &BTreeMap<String, String>) -> Option<OsString> {
+        extra.get("PATH").map(OsString::from).or_else(|| self.variables.get(OsStr::new("PATH")).cloned())
+    }
+
     pub fn variables(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }

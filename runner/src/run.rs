@@ -1,6 +1,8 @@
 //! A run: one program beside the shells, stateless, any number at once, its status from the reaper alone.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,6 +20,10 @@ use crate::reaper::{Exit, Watch};
 use crate::shell::check_variables;
 use crate::sys::pipe;
 use crate::sys::spawn::{Session, spawn_in};
+
+/// The shells' codes for what could not be started: found and refused, and not found.
+const NOT_RUNNABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
 
 /// Signals on their way to a run.
 const SIGNAL_DEPTH: usize = 16;
@@ -66,12 +72,28 @@ pub fn start(app: &SharedApp, request: RunRequest) -> Result<Rc<Exec>, ErrorBody
     Ok(exec)
 }
 
+/// The shell's code for a program that could not be started, and the words for it.
+///
+/// A directory in PATH that the user cannot enter makes the kernel's last word "permission denied" for a program that is
+/// nowhere at all; shells say "not found" then, and so do we.
+fn why_not(program: &str, cwd: &Path, path: Option<OsString>, error: &std::io::Error) -> (i32, String) {
+    if !cwd.is_dir() {
+        return (NOT_RUNNABLE, format!("the directory {}: {error}", cwd.display()));
+    }
+    let is_somewhere = program.contains('/')
+        || path.is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
+    if error.kind() == ErrorKind::NotFound || !is_somewhere {
+        return (NOT_FOUND, format!("{program}: not found"));
+    }
+    (NOT_RUNNABLE, format!("{program}: {error}"))
+}
+
 type Started = (Watch, Vec<Rc<Pump>>, Option<tokio::net::unix::pipe::Sender>);
 
 fn start_program(
     app: &SharedApp,
     mut command: Command,
-    cwd: &std::path::Path,
+    cwd: &Path,
     exec: &Rc<Exec>,
     has_stdin: bool,
 ) -> std::io::Result<Started> {

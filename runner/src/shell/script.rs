@@ -107,10 +107,17 @@ pub fn command_file(dir: &Path, spec: CommandSpec<'_>) -> String {
         // Left of `||` neither `set -e` nor an ERR trap minds the status; right of it `$?` is that status.
         let _ = write!(text, "\\. {dir}/{STATUS} {} || ", spec.last_status);
     }
-    for (name, value) in spec.variables {
-        let _ = write!(text, "{name}={} ", quote(value));
+    let mut variables = spec.variables.map(|(name, value)| format!("{name}={} ", quote(value))).peekable();
+    if variables.peek().is_some() {
+        // Variables in front of `eval` itself hold for the command alone; in front of `builtin eval` bash loses them. So a
+        // function of that name has to go.
+        text.insert_str(0, "\\builtin unset -f eval; ");
+        text.extend(variables);
+        text.push_str("\\eval ");
+    } else {
+        text.push_str("\\builtin eval ");
     }
-    let _ = writeln!(text, "\\builtin eval {} {input}{output}", quote(spec.command));
+    let _ = writeln!(text, "{} {input}{output}", quote(spec.command));
     // Assignments cannot be shadowed. The status is put aside for the tail, and no prompt hook runs before it.
     let _ = writeln!(text, "{variable}=$? PROMPT_COMMAND=()");
     text

@@ -224,10 +224,10 @@ fn first_special(word: u64) -> Option<usize> {
     (special != 0).then_some((special.trailing_zeros() / 8) as usize)
 }
 
-/// Control characters take six bytes each in JSON; base64 takes four for any three.
+/// Control characters take six bytes each in JSON. Text with some stays readable; what is mostly controls is no text.
 fn is_cheaper_as_base64(bytes: &[u8]) -> bool {
     let controls = bytes.iter().filter(|b| **b < 0x20 && !matches!(**b, b'\n' | b'\r' | b'\t')).count();
-    controls * 5 > bytes.len() / 3
+    controls * 5 > bytes.len()
 }
 
 #[cfg(test)]
