@@ -62,13 +62,13 @@ fn serve(config: Config) -> std::io::Result<()> {
         let server = tokio::task::spawn_local(http::serve(app.clone(), listener));
         signals::until_told_to_end(signals, &app.reaper, app.identity).await?;
         app.draining.set(true);
-        app.shells.clear();
-        tokio::time::sleep(LAST_WORDS).await;
-        server.abort();
+        app.shells.drain();
         let grace = Duration::from_millis(app.config.grace_ms);
         if !shutdown::end_everything(&app.reaper, grace).await {
             tracing::error!("processes are left that KILL did not end");
         }
+        tokio::time::sleep(LAST_WORDS).await;
+        server.abort();
         http::unlink_socket(&app.config.listen);
         Ok(())
     })

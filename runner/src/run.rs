@@ -63,10 +63,8 @@ pub fn start(app: &SharedApp, request: RunRequest) -> Result<Rc<Exec>, ErrorBody
             tokio::task::spawn_local(run.until_the_end(deadline));
         }
         Err(error) => {
-            let what = if cwd.is_dir() { format!("{:?}", request.argv[0]) } else { format!("the directory {cwd:?}") };
-            let exit_code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
-            app.execs
-                .end(&exec, outcome(&exec, OutcomeKind::NeverRan, exit_code, None, Some(format!("{what}: {error}"))));
+            let (exit_code, reason) = why_not(&request.argv[0], &cwd, app.environment.path(&request.env), &error);
+            app.execs.end(&exec, outcome(&exec, OutcomeKind::NeverRan, exit_code, None, Some(reason)));
         }
     }
     Ok(exec)

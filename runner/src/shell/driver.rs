@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::attach::{Attachment, Attachments};
 use super::bash::{Bash, BashSpec, Event};
 use super::control::Record;
-use super::ladder::{self, Step};
+use super::ladder::{self, Next, Step};
 use super::oom::OomCounter;
 use super::scratch::{Scratch, ScratchRoot};
 use super::script::{self, Mark, file};
@@ -57,12 +57,30 @@ const START_PAUSE: Duration = Duration::from_millis(500);
 
 pub enum Request {
     Exec(Box<Job>),
-    Signal { number: i32, exec_id: Option<ExecId>, reply: oneshot::Sender<Result<(), ErrorBody>> },
-    Input { bytes: Vec<u8>, reply: oneshot::Sender<Result<(), ErrorBody>> },
-    Resize { size: Size, reply: oneshot::Sender<Result<(), ErrorBody>> },
-    Attach { reply: oneshot::Sender<Attachment> },
-    Reset { reply: oneshot::Sender<()> },
-    Close { reply: oneshot::Sender<()> },
+    Signal {
+        number: i32,
+        exec_id: Option<ExecId>,
+        reply: oneshot::Sender<Result<(), ErrorBody>>,
+    },
+    Input {
+        bytes: Vec<u8>,
+        reply: oneshot::Sender<Result<(), ErrorBody>>,
+    },
+    Resize {
+        size: Size,
+        reply: oneshot::Sender<Result<(), ErrorBody>>,
+    },
+    Attach {
+        reply: oneshot::Sender<Attachment>,
+    },
+    Reset {
+        reply: oneshot::Sender<()>,
+    },
+    /// The runner ends: nothing new, and the shell goes with the command that runs.
+    Drain,
+    Close {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// An exec on its way to bash.
@@ -132,14 +150,16 @@ struct Current {
     end: End,
 }
 
-/// Whether a command that had begun is over without bash having said so: with its builtins disabled, say.
+/// Whether a command is over without bash having said so: with its builtins disabled, say, or its report stolen.
 ///
-/// Bash is sent one more line. If it reads that, it is back at its prompt, and the tail was run twice for nothing.
+/// Bash is sent one more line. If it reads that, it is back at its prompt, and the tail was run twice for nothing. Then it
+/// is told to exit with the command's status, and if it does not do that either, killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Unsuspected,
     Asked,
-    Unreported,
+    ToldToExit,
+    Unknown,
 }
 
 pub struct Driver {
@@ -151,6 +171,7 @@ pub struct Driver {
     starting: Option<Starting>,
     /// Bash has been killed and has not been collected yet.
     is_doomed: bool,
+    is_draining: bool,
     /// The options a new shell has by itself.
     fresh: Option<State>,
     current: Option<Current>,
@@ -185,6 +206,7 @@ impl Driver {
             bash: None,
             starting: None,
             is_doomed: false,
+            is_draining: false,
             fresh: None,
             current: None,
             ended: Mark::new(0, None),
@@ -203,6 +225,9 @@ impl Driver {
     /// Owns the shell until it is closed.
     pub async fn run(mut self) {
         loop {
+            if self.is_draining && self.current.is_none() {
+                return self.close(RUNNER_ENDS);
+            }
             self.start_if_due();
             self.dispatch();
             self.publish();
@@ -224,10 +249,7 @@ impl Driver {
                         return;
                     }
                     Some(request) => self.on_request(request),
-                    None => {
-                        self.close("the runner is ending");
-                        return;
-                    }
+                    None => return self.close(RUNNER_ENDS),
                 },
                 () = sleep_until(wake) => self.on_time(),
                 () = async {
@@ -438,7 +460,7 @@ impl Driver {
             bash.type_in(stdin);
         }
         self.oom.mark();
-        bash.feed(&script::exec_lines(bash.scratch.dir(), &mark))?;
+        bash.feed(&script::exec_lines(bash.scratch.dir(), &mark, &self.ended.variable))?;
         for pump in &pumps {
             tokio::task::spawn_local(pump.clone().run());
         }
@@ -468,7 +490,7 @@ impl Driver {
     }
 
     fn finish_after_death(&mut self, current: Current, exit: Exit) {
-        if current.end == End::Unreported {
+        if current.end == End::Unknown {
             for pump in &current.pumps {
                 pump.drain();
             }
@@ -628,6 +650,12 @@ impl Driver {
                 self.reset();
                 let _ = reply.send(());
             }
+            Request::Drain => {
+                self.is_draining = true;
+                while let Some(job) = self.queue.pop_front() {
+                    self.never_ran(&job, RUNNER_ENDS);
+                }
+            }
             Request::Close { reply } => {
                 let _ = reply.send(());
             }
@@ -715,7 +743,12 @@ impl Driver {
         if let Some(current) = &self.current {
             match current.ladder {
                 Some((since, taken)) => {
-                    times.push(ladder::next(taken, since.elapsed()).err().map(|wait| Instant::now() + wait));
+                    let now = Instant::now();
+                    times.push(match ladder::next(taken, since.elapsed()) {
+                        Next::Now(_) => Some(now),
+                        Next::In(wait) => Some(now + wait),
+                        Next::Nothing => None,
+                    });
                 }
                 None => times.extend([current.deadline, Some(current.look.0)]),
             }
@@ -747,7 +780,7 @@ impl Driver {
     fn climb(&mut self) {
         let (Some(current), Some(bash)) = (&mut self.current, &self.bash) else { return };
         let Some((since, taken)) = &mut current.ladder else { return };
-        let Ok(step) = ladder::next(*taken, since.elapsed()) else { return };
+        let Next::Now(step) = ladder::next(*taken, since.elapsed()) else { return };
         *taken += 1;
         let shell = bash.pid();
         match step {
@@ -779,8 +812,14 @@ impl Driver {
             }
             End::Asked if bash.sleeps() && bash.has_read_all() => {
                 tracing::warn!(shell = %self.shared.view.borrow().name, "replacing a shell that cannot report");
-                current.end = End::Unreported;
+                let _ = bash.feed(&script::exit_line(&current.mark));
+                current.end = End::ToldToExit;
+                current.look = (Instant::now() + FIRST_LOOK, FIRST_LOOK);
+                return;
+            }
+            End::ToldToExit => {
                 bash.watch.signal(libc::SIGKILL);
+                current.end = End::Unknown;
                 return;
             }
             _ => {}
@@ -807,6 +846,8 @@ impl Driver {
 }
 
 const TIMEOUT_EXIT_CODE: i32 = 124;
+
+const RUNNER_ENDS: &str = "the runner is ending";
 
 async fn sleep_until(wake: Option<Instant>) {
     match wake {

@@ -191,9 +191,11 @@ impl ShellTable {
         handle.ask(|reply| Request::Close { reply }).await
     }
 
-    /// Ends every shell; for when the runner ends.
-    pub fn clear(&self) {
-        self.shells.borrow_mut().clear();
+    /// Has every shell end with the command that it runs; for when the runner ends.
+    pub fn drain(&self) {
+        for handle in self.shells.borrow().values() {
+            let _ = handle.requests.try_send(Request::Drain);
+        }
     }
 }
 

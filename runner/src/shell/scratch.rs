@@ -54,6 +54,7 @@ impl ScratchRoot {
 
 impl Drop for ScratchRoot {
     fn drop(&mut self) {
+        let _ = std::fs::set_permissions(&self.path, PermissionsExt::from_mode(0o711));
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
@@ -67,10 +68,13 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a directory for one incarnation of a shell and gives it with its control FIFO's end.
     pub fn new(root: &ScratchRoot, identity: Identity) -> io::Result<(Self, OwnedFd)> {
-        // Damage by a command of a runner that is not root may have taken the root away.
-        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&root.path)?;
         let dir = root.path.join(&crate::sys::random_hex()[..12]);
-        std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        if std::fs::DirBuilder::new().mode(0o700).create(&dir).is_err() {
+            // A command of a runner that is not root may have taken the root away, or its permissions.
+            std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&root.path)?;
+            std::fs::set_permissions(&root.path, PermissionsExt::from_mode(0o711))?;
+            std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        }
         let scratch = Self { dir, writable: if identity.switch { 0o620 } else { 0o600 } };
         if identity.switch {
             // With the set-group-id bit what is made inside belongs to the group of commands, without a call for each.
@@ -135,6 +139,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        let _ = std::fs::set_permissions(&self.dir, PermissionsExt::from_mode(0o700));
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

@@ -128,6 +128,7 @@ pub const STATUS: &str = "\\builtin return \"$1\"\n";
 /// The file behind the second line. `$1` nonce, `$2` status, `$3` the variable's name, `$4` its `_b`, `$5` which state file,
 /// `$6` the directory to go back to or nothing.
 ///
+/// It may be run more than once for one command, and says the same each time: the variables stay until the next command.
 /// The end is told first, and the state is written behind it, while the client already has its answer. It goes to a file: bash
 /// writes it line by line, and nobody has to wake up for each.
 pub fn tail_file(dir: &Path) -> String {
@@ -136,7 +137,8 @@ pub fn tail_file(dir: &Path) -> String {
     format!(
         r#"\unset -f builtin . unset || \:
 case $6 in "") ;; *) \eval 'case ${{'"$3"'_at-}} in "$PWD") \builtin cd -- "$6" || \: ;; esac' ;; esac
-\unset -v "$3" "$3_b" "$3_at" PROMPT_COMMAND || \:
+\unset -v "$3_at" PROMPT_COMMAND || \:
+\eval "$3=\$2"
 case $POSIXLY_CORRECT in _) \unset -v POSIXLY_CORRECT ;; esac
 \builtin printf '\0D %s %s %s\0%s\0' "$1" "$2" "$4" "$PWD" >|{control} || \builtin return 1
 \builtin eval '\builtin declare -p
@@ -167,10 +169,20 @@ impl Mark {
     }
 }
 
-/// The two lines for one exec.
-pub fn exec_lines(dir: &Path, mark: &Mark) -> String {
+/// The two lines for one exec. `before` is the variable of the command before it, which goes now.
+pub fn exec_lines(dir: &Path, mark: &Mark, before: &str) -> String {
     // With -T a DEBUG trap holds in a sourced file too, and stays as the command leaves it; the file sets it back at once.
-    format!("\\builtin set -T; \\. {}/{}\n{}", dir.display(), file::COMMAND, tail_line(dir, mark))
+    format!(
+        "\\builtin unset -v {before} {before}_b; \\builtin set -T; \\. {}/{}\n{}",
+        dir.display(),
+        file::COMMAND,
+        tail_line(dir, mark)
+    )
+}
+
+/// Has bash exit with the status of a command whose end it could not report.
+pub fn exit_line(mark: &Mark) -> String {
+    format!("POSIXLY_CORRECT=${{POSIXLY_CORRECT-_}} \\exit \"${{{}-1}}\"\n", mark.variable)
 }
 
 /// The second line alone: sent again whenever an interrupt may have hit the first one.
@@ -211,7 +223,7 @@ pub fn init_file(dir: &Path, spec: InitSpec<'_>) -> String {
     text.push_str(QUIET_SHELL);
     if spec.restore {
         let _ = writeln!(text, "\\. {}/{}", dir.display(), file::RESTORE);
-        text.push_str("\\unset -v PROMPT_COMMAND TMOUT IGNOREEOF\n");
+        text.push_str("\\unset -v PROMPT_COMMAND TMOUT IGNOREEOF \"${!__cove_@}\"\n");
     }
     for (name, value) in spec.variables {
         let _ = writeln!(text, "\\builtin export {name}={}", quote(value));
@@ -284,7 +296,7 @@ mod tests {
             variable: "v",
         };
         let mark = Mark::new(0, None);
-        let lines = exec_lines(dir, &mark);
+        let lines = exec_lines(dir, &mark, "__cove_0");
         assert_eq!(lines.lines().count(), 2);
         assert!(!lines.lines().next().unwrap().contains(&mark.nonce));
         assert!(!command_file(dir, spec).contains(&mark.nonce));

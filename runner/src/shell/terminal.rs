@@ -114,8 +114,8 @@ impl Terminal {
                         let _ = reply.send(());
                         return;
                     }
+                    Some(Request::Drain) | None => return self.end(),
                     Some(request) => self.on_request(request),
-                    None => return self.end(),
                 },
                 event = self.watch.next() => match event {
                     ChildEvent::Stopped => self.watch.signal(libc::SIGCONT),
@@ -181,6 +181,7 @@ impl Terminal {
             // A terminal has no state to go back to: it is closed and opened anew.
             Request::Reset { reply } => drop(reply),
             Request::Close { reply } => drop(reply),
+            Request::Drain => {}
         }
     }
 }

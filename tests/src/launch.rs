@@ -1,0 +1,159 @@
+//! Starting the binary below what a story asks for (another user, limits, a cgroup, a pid namespace), and ending it with
+//! everything that it started.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::binary::runner_binary;
+use crate::procfs::{self, Process};
+use crate::wait::{blocks_until, wait_until};
+
+/// In the environment of everything below one launch, so that what got away from the process tree is found all the same.
+const MARKER: &str = "COVE_E2E_LAUNCH";
+
+/// How long killed processes may take to be gone.
+const CLEANUP_DEADLINE: Duration = Duration::from_secs(10);
+
+static LAUNCHES: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Launch {
+    pub(crate) pid1: bool,
+    pub(crate) user: Option<u32>,
+    pub(crate) limits: Vec<String>,
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Leaves descriptor 9 open across exec, as a careless parent does.
+    pub(crate) stray_descriptor: bool,
+    pub(crate) env: Vec<(String, String)>,
+}
+
+/// A started binary. Dropping it kills it and all that it left.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    child: Child,
+    /// The binary itself, as seen from the tests' pid namespace.
+    pub(crate) pid: i32,
+    marker: String,
+    ended: Option<ExitStatus>,
+    /// Everything seen below it, so that it can be looked for once the tree is gone.
+    known: HashSet<Process>,
+}
+
+impl Launch {
+    /// The wrappers in the order they are entered: each execs the next.
+    fn argv(&self) -> Vec<String> {
+        let mut argv: Vec<String> = Vec::new();
+        let mut wrap = |words: &[&str]| argv.extend(words.iter().map(|w| (*w).to_owned()));
+        if let Some(cgroup) = &self.cgroup {
+            let enter = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", cgroup.display());
+            wrap(&["sh", "-c", &enter, "sh"]);
+        }
+        if self.stray_descriptor {
+            wrap(&["sh", "-c", "exec 9</etc/passwd && exec \"$@\"", "sh"]);
+        }
+        if self.pid1 {
+            // The parent-death signal is the tests' own safety net: a test program that is killed leaves nothing behind.
+            wrap(&["setpriv", "--pdeathsig", "KILL", "--"]);
+            wrap(&["unshare", "--pid", "--fork", "--mount", "--mount-proc", "--kill-child", "--"]);
+        }
+        if !self.limits.is_empty() {
+            wrap(&["prlimit"]);
+            self.limits.iter().for_each(|limit| wrap(&[limit]));
+            wrap(&["--"]);
+        }
+        if let Some(user) = self.user {
+            let user = user.to_string();
+            wrap(&["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+        }
+        if !self.pid1 {
+            wrap(&["setpriv", "--pdeathsig", "TERM", "--"]);
+        }
+        argv.push(runner_binary().to_string_lossy().into_owned());
+        argv
+    }
+
+    pub(crate) async fn start(&self, args: &[String], stdout: File, stderr: File) -> Launched {
+        let marker = format!("{}-{}", std::process::id(), LAUNCHES.fetch_add(1, Ordering::Relaxed));
+        let argv = self.argv();
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).args(args).env_clear();
+        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").env("LANG", "C.UTF-8");
+        command.envs(self.env.iter().cloned()).env(MARKER, &marker);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{argv:?}: {e}"));
+        let outer = i32::try_from(child.id()).expect("a pid");
+        let is_binary =
+            |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == runner_binary());
+        let pid = wait_until("the binary is executed", CLEANUP_DEADLINE, async || {
+            let candidates = std::iter::once(outer).chain(procfs::children(outer).into_iter().map(|p| p.pid));
+            // An `unshare` forks, the binary is its child; a binary that has ended already has no `exe` any more.
+            let ended = child.try_wait().expect("our own child").is_some();
+            candidates.into_iter().find(|pid| is_binary(*pid)).or(ended.then_some(outer))
+        })
+        .await;
+        Launched { child, pid, marker, ended: None, known: HashSet::new() }
+    }
+}
+
+impl Launched {
+    /// How it ended; `None` while it runs.
+    pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("our own child");
+        }
+        self.ended
+    }
+
+    pub(crate) async fn wait(&mut self, deadline: Duration) -> ExitStatus {
+        wait_until("the binary ends", deadline, async || self.try_wait()).await
+    }
+
+    /// Signals the binary itself, not its wrappers.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        self.look();
+        if self.try_wait().is_none() {
+            procfs::signal(self.pid, signal);
+        }
+    }
+
+    fn look(&mut self) {
+        if self.ended.is_none() {
+            self.known.extend(procfs::descendants(self.pid));
+        }
+        self.known.extend(procfs::with_variable(MARKER, &self.marker));
+    }
+
+    /// What is still alive of all that was ever seen below the binary. The binary and its wrappers do not count.
+    pub(crate) fn left(&mut self) -> Vec<Process> {
+        self.look();
+        let own = [self.pid, i32::try_from(self.child.id()).expect("a pid")];
+        self.known.iter().filter(|p| !own.contains(&p.pid) && procfs::is_alive(p)).cloned().collect()
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        self.look();
+        if self.try_wait().is_none() {
+            procfs::signal(self.pid, Signal::SIGKILL);
+        }
+        let gone = blocks_until(CLEANUP_DEADLINE, || {
+            self.left().iter().for_each(|p| procfs::signal(p.pid, Signal::SIGKILL));
+            self.try_wait().is_some() && self.left().is_empty()
+        });
+        if !gone && !std::thread::panicking() {
+            panic!("processes outlived the test: {:?}", self.left());
+        }
+    }
+}
+
+/// A new, empty file and a second handle for reading what is written to it.
+pub(crate) fn log_file(path: &Path) -> File {
+    File::create(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
