@@ -11,6 +11,7 @@ use crate::environment::{Environment, User};
 use crate::exec::ExecTable;
 use crate::reaper::Reaper;
 use crate::shell::{Context, ScratchRoot, ShellTable};
+use crate::sys::fork;
 use crate::sys::identity::{self, Identity};
 use crate::{http, init, log, shutdown, signals};
 
@@ -47,6 +48,8 @@ pub fn main() -> ExitCode {
 }
 
 fn serve(config: Config) -> std::io::Result<()> {
+    // Whatever else we were started with is not for commands.
+    fork::close_from(3);
     // Before there is anything to see or anyone to look.
     identity::scrub_environment(|name| name.starts_with(OWN_VARIABLES.as_bytes()));
     identity::forbid_inspection()?;

@@ -459,7 +459,10 @@ async fn the_shell_of_a_runner_without_privileges_survives_the_same() {
         return skipped("the_shell_of_a_runner_without_privileges_survives_the_same", "switching the user needs root");
     }
     let all = [broken_syntax(), ends_of_the_shell(), stubborn_processes(), redefined_names(), redefined_variables()];
-    let cases: Vec<Case> = all.concat().into_iter().step_by(3).chain(damaged_surroundings()).collect();
+    // As the same user a command can open what the runner opens, and take another's output out of its FIFO: there is no
+    // defence, and SECURITY.md says so.
+    let damage = damaged_surroundings().into_iter().filter(|case| case.name != "a reader at every FIFO that stays");
+    let cases: Vec<Case> = all.concat().into_iter().step_by(3).chain(damage).collect();
     all_survive(|| Runner::builder().as_user(65534), cases).await;
 }
 

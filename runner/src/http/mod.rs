@@ -129,8 +129,6 @@ where
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(CONNECTION_BUFFER)
-            // A client may close its sending half behind its request and still read the answer.
-            .half_close(true)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades()
             .await;

@@ -25,7 +25,7 @@ pub async fn list_or_open(app: &SharedApp, request: Request<Incoming>) -> Result
         return Ok(body::json(200, &app.shells.views()));
     }
     let request: OpenShellRequest = request::json(request).await?;
-    Ok(body::json(201, &app.shells.open(request)?))
+    Ok(body::json(201, &app.shells.open(request).await?))
 }
 
 pub async fn close(app: &SharedApp, request: &Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {

@@ -1,4 +1,4 @@
-//! One incarnation of bash: the process, its terminal, the pipe its commands come by and the FIFO it reports on.
+//! One incarnation of bash: the process, its terminal, the socket its commands come by and the FIFO it reports on.
 //!
 //! It carries bytes and decides nothing; the driver does. When the process has ended the incarnation is over: whatever it
 //! left in the FIFO and on the terminal is given first, then the exit, then nothing.
@@ -67,7 +67,7 @@ impl Bash {
         let owner = spec.identity.switch.then_some((spec.identity.uid, spec.identity.gid));
         let (master, slave) = tty::open(spec.size, owner)?;
         let fresh_modes = slave.modes()?;
-        let (commands, feed) = pipe::input_pipe()?;
+        let (commands, feed) = pipe::message_pair()?;
         let mut command = Command::new(spec.program);
         command.args(["--noprofile", "--noediting", "-l", "-i"]);
         command.env_clear();
@@ -99,10 +99,13 @@ impl Bash {
         &self.slave.path
     }
 
-    /// Sends lines to be run. They go whole or not at all; a pipe that is full belongs to a shell that reads nothing.
-    pub fn feed(&self, lines: &str) -> io::Result<()> {
-        let written = nix::unistd::write(&self.feed, lines.as_bytes())?;
-        if written == lines.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    /// Sends a line to be run. It goes whole or not at all; a socket that is full belongs to a shell that reads nothing.
+    pub fn feed(&self, line: &str) -> io::Result<()> {
+        if line.len() > script::MAX_LINE_BYTES {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        nix::unistd::write(&self.feed, line.as_bytes())?;
+        Ok(())
     }
 
     /// Has the line about a command's end run once more: an interrupt may have hit the first.
@@ -118,7 +121,7 @@ impl Bash {
 
     /// Whether bash has read every line it was sent. It reads the next one only when all before it have been run.
     pub fn has_read_all(&self) -> bool {
-        pipe::unread(&self.feed) == 0
+        pipe::unsent(&self.feed) == 0
     }
 
     /// The next thing that happened. With `read_terminal` unset the terminal's output waits in the kernel.

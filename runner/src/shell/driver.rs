@@ -76,6 +76,10 @@ pub enum Request {
     Reset {
         reply: oneshot::Sender<()>,
     },
+    /// The state after the last command, once it is there.
+    State {
+        reply: oneshot::Sender<Option<State>>,
+    },
     /// The runner ends: nothing new, and the shell goes with the command that runs.
     Drain,
     Close {
@@ -186,6 +190,9 @@ pub struct Driver {
     start_at: Option<Instant>,
     quick_starts: u32,
     extra_variables: Vec<(String, String)>,
+    /// The end of a command was told, and its state is still being written.
+    is_state_due: bool,
+    state_waiters: Vec<oneshot::Sender<Option<State>>>,
     attachments: Attachments,
     oom: OomCounter,
 }
@@ -209,7 +216,7 @@ impl Driver {
             is_draining: false,
             fresh: None,
             current: None,
-            ended: Mark::new(0, None),
+            ended: Mark::new(0),
             last_status: 0,
             last_on_terminal: None,
             restart_unreported: false,
@@ -217,6 +224,8 @@ impl Driver {
             start_at: Some(Instant::now()),
             quick_starts: 0,
             extra_variables,
+            is_state_due: true,
+            state_waiters: Vec::new(),
             attachments: Attachments::default(),
             oom: OomCounter::new(),
         }
@@ -306,8 +315,9 @@ impl Driver {
         };
         let bash = Bash::start(&spec, &context.reaper, scratch, control)?;
         drop(view);
-        let mark = Mark::new(0, None);
-        bash.feed(&script::init_lines(bash.scratch.dir(), &mark))?;
+        let mark = Mark::new(0);
+        bash.feed(&script::init_line(bash.scratch.dir()))?;
+        bash.feed(&script::tail_line(bash.scratch.dir(), &mark))?;
         self.starting = Some(Starting { mark, manner, deadline: Instant::now() + STARTUP_DEADLINE });
         self.bash = Some(bash);
         Ok(())
@@ -356,6 +366,8 @@ impl Driver {
         }
         self.bash = None;
         self.is_doomed = false;
+        self.is_state_due = false;
+        self.tell_state();
         self.shared.view.borrow_mut().restarts += 1;
         self.quick_starts += 1;
         let pause = if self.quick_starts > QUICK_STARTS { START_PAUSE } else { Duration::ZERO };
@@ -435,8 +447,7 @@ impl Driver {
         if let (true, Some(stdin)) = (has_stdin, &job.stdin) {
             bash.scratch.write_anew(file::STDIN, stdin)?;
         }
-        let back_to = request.cwd.as_ref().map(|_| self.shared.view.borrow().cwd.clone());
-        let mark = Mark::new(1 - self.ended.slot, back_to);
+        let mark = Mark::new(1 - self.ended.slot);
         let spec = script::CommandSpec {
             command: &request.cmd,
             streams: request.streams,
@@ -460,7 +471,8 @@ impl Driver {
             bash.type_in(stdin);
         }
         self.oom.mark();
-        bash.feed(&script::exec_lines(bash.scratch.dir(), &mark, &self.ended.variable))?;
+        bash.feed(&script::command_line(bash.scratch.dir(), &self.ended.variable))?;
+        bash.feed(&script::tail_line(bash.scratch.dir(), &mark))?;
         for pump in &pumps {
             tokio::task::spawn_local(pump.clone().run());
         }
@@ -538,6 +550,7 @@ impl Driver {
         };
         self.last_on_terminal = Some(exec.clone());
         self.ended = current.mark;
+        self.is_state_due = self.bash.is_some();
         let execs = self.context.execs.clone();
         if targets.iter().all(|(_, (_, read))| *read) {
             execs.end(&exec, outcome);
@@ -594,6 +607,8 @@ impl Driver {
                         self.fresh = Some(state.without_text());
                     }
                     *self.shared.state.borrow_mut() = Some(state);
+                    self.is_state_due = false;
+                    self.tell_state();
                 }
             }
             Event::Terminal(bytes) => self.on_terminal_output(&bytes),
@@ -604,6 +619,20 @@ impl Driver {
                 }
             }
             Event::Exited(exit) => self.bash_exited(exit),
+        }
+    }
+
+    /// Answers those who asked for the state, unless a newer one is about to come.
+    fn tell_state(&mut self) {
+        if self.is_state_due {
+            return;
+        }
+        for waiter in self.state_waiters.drain(..) {
+            let mut state = self.shared.state.borrow().clone();
+            if let Some(state) = &mut state {
+                state.load();
+            }
+            let _ = waiter.send(state);
         }
     }
 
@@ -649,6 +678,11 @@ impl Driver {
             Request::Reset { reply } => {
                 self.reset();
                 let _ = reply.send(());
+            }
+            Request::State { reply } => {
+                self.state_waiters.retain(|waiter| !waiter.is_closed());
+                self.state_waiters.push(reply);
+                self.tell_state();
             }
             Request::Drain => {
                 self.is_draining = true;
@@ -720,8 +754,7 @@ impl Driver {
             if let Some(group) = bash.foreground() {
                 let _ = crate::sys::signal::kill_group(group, libc::SIGKILL);
             }
-            bash.watch.signal(libc::SIGHUP);
-            bash.watch.signal(libc::SIGKILL);
+            tokio::task::spawn_local(super::end_session(bash.watch));
         }
         self.starting = None;
         self.is_doomed = false;

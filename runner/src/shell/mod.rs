@@ -14,6 +14,7 @@ mod terminal;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use shared_protocol::runner::{ExecRequest, OpenShellRequest, ShellKind, ShellState, ShellView};
 use shared_protocol::{ErrorBody, ErrorCode, ExecId, ShellName};
@@ -24,8 +25,11 @@ pub use driver::Context;
 pub use scratch::ScratchRoot;
 
 use crate::exec::Exec;
+use crate::reaper::Watch;
 use crate::sys::tty::Size;
+use crate::sys::{proc, signal};
 use driver::{Driver, Job, Request, Shared};
+use state::State;
 use terminal::Terminal;
 
 /// Shells of one sandbox, terminals included.
@@ -36,6 +40,12 @@ pub const MAX_QUEUED: usize = 1024;
 
 /// Requests on their way to a shell's driver: a full queue of commands, and room for the rest.
 const REQUEST_DEPTH: usize = MAX_QUEUED + 64;
+
+/// For a shell to have written its state behind its last command.
+const STATE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// For a killed shell to be collected.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 
 const DEFAULT_SIZE: Size = Size { cols: 80, rows: 24 };
 
@@ -58,6 +68,22 @@ pub struct ShellTable {
 
 fn gone(name: &ShellName) -> ErrorBody {
     ErrorBody::new(ErrorCode::ShellNotFound, format!("no shell named {name}; open it with POST /v1/shells"))
+}
+
+/// Kills the bash that leads a session, and hangs up on everything that is left of it, as a closed terminal does. Only once
+/// bash has gone: what it was about to start must not be missed.
+async fn end_session(mut leader: Watch) {
+    let session = leader.pid();
+    leader.signal(libc::SIGKILL);
+    if tokio::time::timeout(END_PATIENCE, leader.exit()).await.is_err() {
+        tracing::error!(pid = session, "a shell did not end when it was killed");
+    }
+    for pid in proc::pids().unwrap_or_default() {
+        if proc::stat(pid).is_some_and(|stat| stat.session == session) {
+            let _ = signal::kill(pid, libc::SIGHUP);
+            let _ = signal::kill(pid, libc::SIGCONT);
+        }
+    }
 }
 
 pub fn size(cols: Option<u16>, rows: Option<u16>) -> Result<Size, ErrorBody> {
@@ -93,13 +119,29 @@ impl ShellTable {
     pub fn new(context: Context) -> Self {
         let table = Self { context, shells: Rc::default(), made: Cell::new(0) };
         let request = OpenShellRequest { name: Some(ShellName::main()), ..OpenShellRequest::default() };
-        if let Err(error) = table.open(request) {
+        if let Err(error) = table.open_from(request, None) {
             tracing::error!(%error, "the main shell could not be opened");
         }
         table
     }
 
-    pub fn open(&self, request: OpenShellRequest) -> Result<ShellView, ErrorBody> {
+    /// Opens a shell, as a copy of another where that is asked for.
+    pub async fn open(&self, request: OpenShellRequest) -> Result<ShellView, ErrorBody> {
+        let origin = match &request.from {
+            Some(from) => {
+                let origin = self.get(Some(from))?;
+                Some((origin.state().await, origin.view().cwd))
+            }
+            None => None,
+        };
+        self.open_from(request, origin)
+    }
+
+    fn open_from(
+        &self,
+        request: OpenShellRequest,
+        origin: Option<(Option<State>, String)>,
+    ) -> Result<ShellView, ErrorBody> {
         let size = size(request.cols, request.rows)?;
         check_variables(request.env.iter())?;
         if self.shells.borrow().len() >= MAX_SHELLS {
@@ -117,11 +159,10 @@ impl ShellTable {
         if self.shells.borrow().contains_key(&name) {
             return Err(ErrorBody::new(ErrorCode::Conflict, format!("a shell named {name} is open already")));
         }
-        let origin = request.from.as_ref().map(|from| self.get(Some(from))).transpose()?;
-        let state = origin.as_ref().and_then(|o| o.shared.state.borrow().clone());
+        let (state, origin_cwd) = origin.map_or((None, None), |(state, cwd)| (state, Some(cwd)));
         let cwd = request
             .cwd
-            .or_else(|| origin.as_ref().map(|o| o.shared.view.borrow().cwd.clone()))
+            .or(origin_cwd)
             .unwrap_or_else(|| self.context.environment.start_dir.to_string_lossy().into_owned());
         let view = ShellView {
             name: name.clone(),
@@ -233,6 +274,12 @@ impl ShellHandle {
 
     pub async fn attach(&self) -> Result<Attachment, ErrorBody> {
         self.ask(|reply| Request::Attach { reply }).await
+    }
+
+    /// The state after its last command. A shell that does not say in time, or is a terminal, has none to copy.
+    async fn state(&self) -> Option<State> {
+        let asked = self.ask(|reply| Request::State { reply });
+        tokio::time::timeout(STATE_PATIENCE, asked).await.ok()?.ok()?
     }
 
     pub async fn reset(&self) -> Result<(), ErrorBody> {

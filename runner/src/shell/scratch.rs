@@ -16,6 +16,9 @@ use crate::sys::pipe;
 /// Where scratch directories go when nothing else was asked for: memory first.
 const CANDIDATES: [&str; 3] = ["/run", "/dev/shm", "/tmp"];
 
+/// So that the longest line, with the path in it twice, stays below what bash reads at once.
+const MAX_ROOT_BYTES: usize = 300;
+
 /// The root of all scratch directories of this runner; removed with it.
 #[derive(Debug)]
 pub struct ScratchRoot {
@@ -32,7 +35,11 @@ impl ScratchRoot {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for base in candidates {
             let path = base.join(&name);
-            // Its path goes into bash source unquoted and into /bin/sh-like places: plain bytes only.
+            // Its path goes into bash source unquoted, and into lines of a bounded length.
+            if path.as_os_str().len() > MAX_ROOT_BYTES {
+                last = io::Error::new(io::ErrorKind::InvalidInput, format!("{} is too long a path", base.display()));
+                continue;
+            }
             if !path.to_str().is_some_and(|p| p.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b))) {
                 last = io::Error::new(
                     io::ErrorKind::InvalidInput,

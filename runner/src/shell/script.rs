@@ -1,7 +1,7 @@
 //! The text that bash is given: pure functions, no I/O.
 //!
-//! Bash reads its commands from a pipe of the runner's, never from the terminal; the terminal is the programs' alone. For one
-//! exec two short lines go down the pipe at once:
+//! Bash reads its commands from a socket of the runner's, never from the terminal; the terminal is the programs' alone. For
+//! one exec two messages of a line each are sent at once:
 //!
 //! ```text
 //! … \. DIR/c                                   the command, wrapped (`command_file`)
@@ -15,8 +15,8 @@
 //!   `exit`, no refusal to exit because of stopped jobs; and `eval` stands at top level, where `declare` is global.
 //! - The redirections stand on the `eval`, so whatever the command does to descriptors 0 to 2 is undone behind it.
 //! - The second line runs however the first one ended: normally, by an error or by an interrupt that made bash drop the rest of
-//!   the line. It lies in bash's input buffer while the command runs, and the nonce in it is nowhere that the command could
-//!   look: no variable, no file, no descriptor.
+//!   the line. Until then it lies in the kernel, a message by itself, and the nonce in it is nowhere that the command could
+//!   look: no variable, no file, no descriptor of its own, not even bash's memory.
 //! - Assigning `POSIXLY_CORRECT` makes special builtins win over functions and reserved words over aliases, so the tail runs
 //!   whatever the command defined. Everything is quoted against aliases, and `builtin` is used behind the point where a
 //!   function of that name has been removed.
@@ -40,6 +40,9 @@ pub fn quote(text: &str) -> String {
     quoted.push('\'');
     quoted
 }
+
+/// What bash reads at once: a longer message would be cut.
+pub const MAX_LINE_BYTES: usize = 1024;
 
 /// Names of the files in a shell's scratch directory.
 pub mod file {
@@ -99,8 +102,8 @@ pub fn command_file(dir: &Path, spec: CommandSpec<'_>) -> String {
     let mut text =
         format!("\\builtin set {functrace}T; {variable}_b=1; \\builtin printf %s {variable} >|{dir}/{BEGUN}; ");
     if let Some(cwd) = spec.cwd {
-        let _ = write!(text, "\\builtin cd -- {} {output} || \\builtin return 1; ", quote(cwd));
-        // For the tail: where the command began, so that the shell can go back if the command did not move it.
+        // For the tail: where the shell was and where the command begins. It goes back if the command did not move it.
+        let _ = write!(text, "{variable}_old=$PWD; \\builtin cd -- {} {output} || \\builtin return 1; ", quote(cwd));
         let _ = write!(text, "{variable}_at=$PWD; ");
     }
     if spec.last_status != 0 {
@@ -126,7 +129,7 @@ pub fn command_file(dir: &Path, spec: CommandSpec<'_>) -> String {
 pub const STATUS: &str = "\\builtin return \"$1\"\n";
 
 /// The file behind the second line. `$1` nonce, `$2` status, `$3` the variable's name, `$4` its `_b`, `$5` which state file,
-/// `$6` the directory to go back to or nothing.
+/// `$6` its `_at`.
 ///
 /// It may be run more than once for one command, and says the same each time: the variables stay until the next command.
 /// The end is told first, and the state is written behind it, while the client already has its answer. It goes to a file: bash
@@ -136,8 +139,8 @@ pub fn tail_file(dir: &Path) -> String {
     let (control, dir) = (control.display(), dir.display());
     format!(
         r#"\unset -f builtin . unset || \:
-case $6 in "") ;; *) \eval 'case ${{'"$3"'_at-}} in "$PWD") \builtin cd -- "$6" || \: ;; esac' ;; esac
-\unset -v "$3_at" PROMPT_COMMAND || \:
+case $6 in "$PWD") \eval "\builtin cd -- \"\$$3_old\"" || \: ;; esac
+\unset -v "$3_at" "$3_old" PROMPT_COMMAND || \:
 \eval "$3=\$2"
 case $POSIXLY_CORRECT in _) \unset -v POSIXLY_CORRECT ;; esac
 \builtin printf '\0D %s %s %s\0%s\0' "$1" "$2" "$4" "$PWD" >|{control} || \builtin return 1
@@ -158,26 +161,20 @@ pub struct Mark {
     pub variable: String,
     /// The state file that the tail writes.
     pub slot: usize,
-    /// Where the shell goes back to when the command ran in a directory of its own.
-    pub back_to: Option<String>,
 }
 
 impl Mark {
-    pub fn new(slot: usize, back_to: Option<String>) -> Self {
+    pub fn new(slot: usize) -> Self {
         let random = crate::sys::random_hex();
-        Self { variable: format!("__cove_{}", &random[..8]), nonce: random[8..].to_owned(), slot, back_to }
+        Self { variable: format!("__cove_{}", &random[..8]), nonce: random[8..].to_owned(), slot }
     }
 }
 
-/// The two lines for one exec. `before` is the variable of the command before it, which goes now.
-pub fn exec_lines(dir: &Path, mark: &Mark, before: &str) -> String {
+/// The first line for one exec. `before` is the variable of the command before it, which goes now.
+pub fn command_line(dir: &Path, before: &str) -> String {
     // With -T a DEBUG trap holds in a sourced file too, and stays as the command leaves it; the file sets it back at once.
-    format!(
-        "\\builtin unset -v {before} {before}_b; \\builtin set -T; \\. {}/{}\n{}",
-        dir.display(),
-        file::COMMAND,
-        tail_line(dir, mark)
-    )
+    let dir = dir.display();
+    format!("\\builtin unset -v {before} {before}_b; \\builtin set -T; \\. {dir}/{}\n", file::COMMAND)
 }
 
 /// Has bash exit with the status of a command whose end it could not report.
@@ -185,23 +182,21 @@ pub fn exit_line(mark: &Mark) -> String {
     format!("POSIXLY_CORRECT=${{POSIXLY_CORRECT-_}} \\exit \"${{{}-1}}\"\n", mark.variable)
 }
 
-/// The second line alone: sent again whenever an interrupt may have hit the first one.
+/// The second line. Sent again whenever an interrupt may have hit the first one.
 ///
 /// Where the tail cannot report (no descriptors left, `set -r`, `enable -n .`) bash exits with the command's status, and
 /// the reaper reports it.
 pub fn tail_line(dir: &Path, mark: &Mark) -> String {
-    let Mark { nonce, variable, slot, back_to } = mark;
+    let (dir, tail, Mark { nonce, variable, slot }) = (dir.display(), file::TAIL, mark);
+    let status = format!("\"${{{variable}-$?}}\"");
     format!(
-        "POSIXLY_CORRECT=${{POSIXLY_CORRECT-_}} \\. {}/{} {nonce} \"${{{variable}-$?}}\" {variable} \"${{{variable}_b-0}}\" {slot} {} || \\exit \"${{{variable}-$?}}\"\n",
-        dir.display(),
-        file::TAIL,
-        quote(back_to.as_deref().unwrap_or_default())
+        "POSIXLY_CORRECT=${{POSIXLY_CORRECT-_}} \\. {dir}/{tail} {nonce} {status} {variable} \"${{{variable}_b-0}}\" {slot} \"${{{variable}_at-}}\" || \\exit {status}\n",
     )
 }
 
-/// The lines that make a new shell ready; it reports by the tail, as after a command.
-pub fn init_lines(dir: &Path, mark: &Mark) -> String {
-    format!("\\. {}/{}\n{}", dir.display(), file::INIT, tail_line(dir, mark))
+/// The line that makes a new shell ready; it reports by the tail, as after a command.
+pub fn init_line(dir: &Path) -> String {
+    format!("\\. {}/{}\n", dir.display(), file::INIT)
 }
 
 /// What a new shell begins with.
@@ -295,10 +290,9 @@ mod tests {
             functrace: false,
             variable: "v",
         };
-        let mark = Mark::new(0, None);
-        let lines = exec_lines(dir, &mark, "__cove_0");
-        assert_eq!(lines.lines().count(), 2);
-        assert!(!lines.lines().next().unwrap().contains(&mark.nonce));
+        let mark = Mark::new(0);
+        assert!(!command_line(dir, &mark.variable).contains(&mark.nonce));
         assert!(!command_file(dir, spec).contains(&mark.nonce));
+        assert!(tail_line(dir, &mark).contains(&mark.nonce));
     }
 }

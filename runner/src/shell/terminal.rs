@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::attach::Attachments;
 use super::bash::MAX_PENDING_INPUT;
 use super::driver::{Context, Request, Shared};
+use super::end_session;
 use super::scratch::Scratch;
 use super::script::{self, file};
 use super::state::State;
@@ -110,11 +111,11 @@ impl Terminal {
                 }
                 request = self.requests.recv() => match request {
                     Some(Request::Close { reply }) => {
-                        self.end();
+                        end_session(self.watch).await;
                         let _ = reply.send(());
                         return;
                     }
-                    Some(Request::Drain) | None => return self.end(),
+                    Some(Request::Drain) | None => return end_session(self.watch).await,
                     Some(request) => self.on_request(request),
                 },
                 event = self.watch.next() => match event {
@@ -136,14 +137,6 @@ impl Terminal {
                 _ => break,
             }
         }
-    }
-
-    fn end(&self) {
-        if let Some(group) = self.master.get_ref().foreground() {
-            let _ = crate::sys::signal::kill_group(group, libc::SIGHUP);
-        }
-        self.watch.signal(libc::SIGHUP);
-        self.watch.signal(libc::SIGKILL);
     }
 
     fn on_request(&mut self, request: Request) {
@@ -181,6 +174,7 @@ impl Terminal {
             // A terminal has no state to go back to: it is closed and opened anew.
             Request::Reset { reply } => drop(reply),
             Request::Close { reply } => drop(reply),
+            Request::State { reply } => drop(reply),
             Request::Drain => {}
         }
     }

@@ -98,7 +98,8 @@ fn set_up(
     Ok(ends)
 }
 
-fn close_from(first: RawFd) {
+/// Closes every descriptor from `first` on. Only where nobody in this process owns one: at the very start, or in a child.
+pub fn close_from(first: RawFd) {
     // SAFETY: closes numbers that no owner in this process will use again. The raw call, since musl has no wrapper.
     unsafe {
         if libc::syscall(libc::SYS_close_range, libc::c_long::from(first), libc::c_long::from(u32::MAX), 0) == 0 {

@@ -21,6 +21,19 @@ pub fn input_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
+/// A pair of sockets on which one write is one read. The second does not block.
+pub fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    let (theirs, ours) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    set_nonblocking(&ours)?;
+    Ok((theirs, ours))
+}
+
+/// Bytes (with the kernel's own on top) of messages that the other side has not read.
+pub fn unsent(fd: &impl AsRawFd) -> usize {
+    queued(fd, libc::TIOCOUTQ)
+}
+
 pub fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, fcntl};
     let flags = OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL)?);
@@ -56,8 +69,12 @@ pub fn open_fifo_forever(path: &Path) -> io::Result<OwnedFd> {
 
 /// Bytes that lie unread in a pipe, asked from either end.
 pub fn unread(fd: &impl AsRawFd) -> usize {
+    queued(fd, libc::FIONREAD)
+}
+
+fn queued(fd: &impl AsRawFd, question: libc::Ioctl) -> usize {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: FIONREAD writes one int to a live int.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    // SAFETY: both questions write one int to a live int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), question, &raw mut bytes) };
     if result == -1 { 0 } else { usize::try_from(bytes).unwrap_or(0) }
 }
