@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::exec::ExecTable;
+use crate::oom::OomCounter;
 use crate::reaper::Reaper;
 use crate::shell::ShellTable;
 use crate::sys::identity::Identity;
@@ -18,6 +19,7 @@ pub struct App {
     /// What a new shell or run begins with.
     pub environment: Environment,
     pub reaper: Reaper,
+    pub oom: Rc<OomCounter>,
     pub execs: ExecTable,
     pub shells: ShellTable,
     pub started: Instant,

@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::config::{self, Command, Config, OWN_VARIABLES};
 use crate::environment::{Environment, User};
 use crate::exec::ExecTable;
+use crate::oom::OomCounter;
 use crate::reaper::Reaper;
 use crate::shell::{Context, ScratchRoot, ShellTable};
 use crate::sys::fork;
@@ -91,12 +92,14 @@ fn make_app(config: Config) -> std::io::Result<Rc<App>> {
     })?;
     let reaper = Reaper::default();
     let execs = ExecTable::default();
+    let oom = Rc::new(OomCounter::new());
     let context = Context {
         config: Rc::new(config.clone()),
         identity,
         environment: Rc::new(environment.clone()),
         reaper: reaper.clone(),
         execs: execs.clone(),
+        oom: oom.clone(),
         scratch: Rc::new(scratch),
     };
     Ok(Rc::new(App {
@@ -104,6 +107,7 @@ fn make_app(config: Config) -> std::io::Result<Rc<App>> {
         identity,
         environment,
         reaper,
+        oom,
         execs,
         shells: ShellTable::new(context),
         started: Instant::now(),

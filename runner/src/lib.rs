@@ -19,6 +19,7 @@ pub mod files;
 pub mod http;
 pub mod init;
 pub mod log;
+pub mod oom;
 pub mod output;
 pub mod reaper;
 pub mod run;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::app::SharedApp;
-use crate::exec::{Exec, ExecTable};
+use crate::exec::Exec;
 use crate::output::Pump;
 use crate::reaper::{Exit, Watch};
 use crate::shell::check_variables;
@@ -49,6 +49,7 @@ pub fn start(app: &SharedApp, request: RunRequest) -> Result<Rc<Exec>, ErrorBody
     let cwd = request.cwd.clone().map_or_else(|| app.environment.start_dir.clone(), Into::into);
     let mut command = Command::new(&request.argv[0]);
     command.args(&request.argv[1..]).env_clear().envs(app.environment.variables()).envs(&request.env);
+    let ooms_before = app.oom.count();
     let started = start_program(app, command, &cwd, &exec, stdin.is_some());
     match started {
         Ok((watch, pumps, input)) => {
@@ -59,7 +60,7 @@ pub fn start(app: &SharedApp, request: RunRequest) -> Result<Rc<Exec>, ErrorBody
                 });
             }
             let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-            let run = Run { exec: exec.clone(), execs: app.execs.clone(), watch, pumps, signals: signal_receiver };
+            let run = Run { app: app.clone(), exec: exec.clone(), watch, pumps, signals: signal_receiver, ooms_before };
             tokio::task::spawn_local(run.until_the_end(deadline));
         }
         Err(error) => {
@@ -119,11 +120,13 @@ fn start_program(
 }
 
 struct Run {
+    app: SharedApp,
     exec: Rc<Exec>,
-    execs: ExecTable,
     watch: Watch,
     pumps: Vec<Rc<Pump>>,
     signals: mpsc::Receiver<i32>,
+    /// Out-of-memory kills before it.
+    ooms_before: u64,
 }
 
 impl Run {
@@ -160,7 +163,9 @@ impl Run {
             (false, Exit::Code(code)) => (OutcomeKind::Exited, code, None),
             (false, Exit::Signal(signal)) => (OutcomeKind::Signaled, 128 + signal, Some(signal)),
         };
-        self.execs.end(&self.exec, outcome(&self.exec, kind, exit_code, signal, None));
+        let mut outcome = outcome(&self.exec, kind, exit_code, signal, None);
+        outcome.oom_killed = signal == Some(libc::SIGKILL) && self.app.oom.count() > self.ooms_before;
+        self.app.execs.end(&self.exec, outcome);
     }
 }
 

@@ -26,13 +26,13 @@ use super::attach::{Attachment, Attachments};
 use super::bash::{Bash, BashSpec, Event};
 use super::control::Record;
 use super::ladder::{self, Next, Step};
-use super::oom::OomCounter;
 use super::scratch::{Scratch, ScratchRoot};
 use super::script::{self, Mark, file};
 use super::state::State;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::exec::{Exec, ExecTable};
+use crate::oom::OomCounter;
 use crate::output::Pump;
 use crate::reaper::{Exit, Reaper};
 use crate::sys::identity::Identity;
@@ -119,6 +119,7 @@ pub struct Context {
     pub environment: Rc<Environment>,
     pub reaper: Reaper,
     pub execs: ExecTable,
+    pub oom: Rc<OomCounter>,
     pub scratch: Rc<ScratchRoot>,
 }
 
@@ -194,7 +195,8 @@ pub struct Driver {
     is_state_due: bool,
     state_waiters: Vec<oneshot::Sender<Option<State>>>,
     attachments: Attachments,
-    oom: OomCounter,
+    /// Out-of-memory kills before the command that runs.
+    ooms_before: u64,
 }
 
 impl Driver {
@@ -227,7 +229,7 @@ impl Driver {
             is_state_due: true,
             state_waiters: Vec::new(),
             attachments: Attachments::default(),
-            oom: OomCounter::new(),
+            ooms_before: 0,
         }
     }
 
@@ -470,7 +472,7 @@ impl Driver {
         if let (StreamMode::Tty, Some(stdin)) = (request.streams, &job.stdin) {
             bash.type_in(stdin);
         }
-        self.oom.mark();
+        self.ooms_before = self.context.oom.count();
         bash.feed(&script::command_line(bash.scratch.dir(), &self.ended.variable))?;
         bash.feed(&script::tail_line(bash.scratch.dir(), &mark))?;
         for pump in &pumps {
@@ -543,7 +545,7 @@ impl Driver {
             output_bytes: exec.log.end(),
             timed_out,
             shell_restarted: std::mem::take(&mut self.restart_unreported) || current.job.restarted,
-            oom_killed: status == 128 + libc::SIGKILL && self.oom.has_grown(),
+            oom_killed: status == 128 + libc::SIGKILL && self.context.oom.count() > self.ooms_before,
             awaiting_input: current.awaiting_input,
             duration_ms: exec.duration_ms(),
             reason: None,

@@ -5,7 +5,6 @@ mod bash;
 pub mod control;
 mod driver;
 mod ladder;
-mod oom;
 mod scratch;
 pub mod script;
 mod state;

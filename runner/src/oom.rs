@@ -7,28 +7,27 @@ use std::path::{Path, PathBuf};
 /// More than either file has.
 const COUNT_BYTES: usize = 1024;
 
-/// Reads a cgroup's count of out-of-memory kills. Without a readable one it never grows.
+/// Reads a cgroup's count of out-of-memory kills. Without a readable one it stays at 0.
 pub struct OomCounter {
     /// Kept open: the count is taken before every command.
     file: Option<File>,
-    last: u64,
 }
 
 impl OomCounter {
     pub fn new() -> Self {
         let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let files = candidates(&cgroups).into_iter().filter_map(|path| File::open(path).ok());
-        let file = files.into_iter().find(|file| read(file).is_some());
-        Self { file, last: 0 }
+        let mut files = candidates(&cgroups).into_iter().filter_map(|path| File::open(path).ok());
+        Self { file: files.find(|file| read(file).is_some()) }
     }
 
-    /// Remembers the count as it is now.
-    pub fn mark(&mut self) {
-        self.last = self.file.as_ref().and_then(read).unwrap_or(0);
+    pub fn count(&self) -> u64 {
+        self.file.as_ref().and_then(read).unwrap_or(0)
     }
+}
 
-    pub fn has_grown(&self) -> bool {
-        self.file.as_ref().and_then(read).is_some_and(|count| count > self.last)
+impl Default for OomCounter {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
