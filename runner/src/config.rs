@@ -7,13 +7,13 @@ use std::path::PathBuf;
 pub const USAGE: &str = "\
 runner: PID 1 of a sandbox; keeps shells alive and serves them over HTTP
 
-  runner --socket PATH [options]          serve on a Unix socket
+  runner [--socket PATH] [options]        serve on a Unix socket
   runner --listen ADDR:PORT [options]     serve on TCP; needs a token
   runner -- COMMAND [ARG...]              be a plain init: run COMMAND, reap orphans, pass its exit status on
   runner --version
 
 options                                   variable               default
-  --socket PATH                           COVE_RUNNER_SOCKET
+  --socket PATH                           COVE_RUNNER_SOCKET     /run/cove/runner.sock; $XDG_RUNTIME_DIR/cove/… if that is set
   --listen ADDR:PORT                      COVE_RUNNER_LISTEN
   --token-file PATH                       COVE_RUNNER_TOKEN      (the variable holds the token itself)
   --uid N, --gid N                        COVE_RUNNER_UID, _GID  1000, 1000; used where the runner starts as root
@@ -120,7 +120,10 @@ pub fn parse(
         (Some(_), Some(_)) => return Err(ConfigError("give --socket or --listen, not both".into())),
         (Some(socket), None) => Listen::Unix(socket),
         (None, Some(address)) => Listen::Tcp { address: number("LISTEN", &address)?, token: token(&setting)? },
-        (None, None) => return Err(ConfigError("give --socket PATH, --listen ADDR:PORT, or -- COMMAND".into())),
+        (None, None) => {
+            let base = variable("XDG_RUNTIME_DIR").filter(|v| !v.is_empty()).unwrap_or_else(|| "/run".into());
+            Listen::Unix(PathBuf::from(base).join("cove/runner.sock"))
+        }
     };
     let numeric = |key: &str, default: u32| setting(key).map_or(Ok(default), |v| number(key, &v));
     let config = Config {
@@ -178,13 +181,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_is_said() {
-        assert!(parsed(&[], &[]).unwrap_err().contains("--socket"));
         assert!(parsed(&["--listen", "127.0.0.1:0"], &[]).unwrap_err().contains("needs a token"));
         assert!(parsed(&["--socket", "/s", "--uid", "0"], &[]).unwrap_err().contains("root"));
         assert!(parsed(&["--socket", "/s", "--gid", "x"], &[]).unwrap_err().contains("GID"));
         assert!(parsed(&["--sokcet", "/s"], &[]).unwrap_err().contains("unknown argument"));
         assert!(parsed(&["--socket"], &[]).unwrap_err().contains("needs a value"));
         assert!(parsed(&["--"], &[]).unwrap_err().contains("nothing to run"));
+    }
+
+    #[test]
+    fn without_a_word_it_serves_where_sockets_go() {
+        let Ok(Command::Serve(config)) = parsed(&[], &[]) else { panic!() };
+        assert_eq!(config.listen, Listen::Unix("/run/cove/runner.sock".into()));
+        let Ok(Command::Serve(config)) = parsed(&[], &[("XDG_RUNTIME_DIR", "/run/user/7")]) else { panic!() };
+        assert_eq!(config.listen, Listen::Unix("/run/user/7/cove/runner.sock".into()));
     }
 
     #[test]

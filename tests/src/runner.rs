@@ -25,6 +25,7 @@ pub struct Runner {
     client: Client,
     launched: Launched,
     directory: TempDir,
+    scratch: TempDir,
 }
 
 #[derive(Default)]
@@ -96,13 +97,19 @@ impl Builder {
 
     pub async fn start(mut self) -> Runner {
         let directory = tempfile::Builder::new().prefix("cove-e2e-").tempdir().expect("a temporary directory");
+        // In memory where there is some, as the runner itself would choose: on a disk every command waits for it.
+        let memory = Path::new("/dev/shm");
+        let scratch_base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let scratch =
+            tempfile::Builder::new().prefix("cove-e2e-").tempdir_in(scratch_base).expect("a scratch directory");
         let at = |name: &str| directory.path().join(name);
         set_mode(directory.path(), 0o755);
+        set_mode(scratch.path(), 0o755);
+        give(scratch.path(), self.launch.user);
         let owner = self.launch.user.or(crate::is_root().then_some(SANDBOX_USER));
         let socket_mode = if self.socket_directory_is_open { 0o755 } else { 0o700 };
         // The sandbox user owns the workspace alone; who runs the runner owns the rest.
         make_directory(&at("workspace"), 0o755, owner);
-        make_directory(&at("scratch"), 0o755, self.launch.user);
         make_directory(&at("socket"), socket_mode, self.launch.user);
         let endpoint = match &self.token {
             None => Endpoint::Unix(at("socket/runner.sock")),
@@ -117,7 +124,7 @@ impl Builder {
             self.launch.env.push(("COVE_RUNNER_TOKEN".to_owned(), token.clone()));
         }
         args.push(format!("--workspace={}", at("workspace").display()));
-        args.push(format!("--scratch={}", at("scratch").display()));
+        args.push(format!("--scratch={}", scratch.path().display()));
         if !args.iter().any(|a| a.starts_with("--grace-ms")) {
             args.push(format!("--grace-ms={GRACE_MS}"));
         }
@@ -125,7 +132,7 @@ impl Builder {
         let file = log_file(&log);
         let launched = self.launch.start(&args, file.try_clone().expect("a second handle"), file).await;
         let client = Client { endpoint, token: self.token, log };
-        let mut runner = Runner { client, launched, directory };
+        let mut runner = Runner { client, launched, directory, scratch };
         runner.wait_until_healthy().await;
         runner
     }
@@ -171,7 +178,7 @@ impl Runner {
     }
 
     pub fn scratch(&self) -> PathBuf {
-        self.directory.path().join("scratch")
+        self.scratch.path().to_owned()
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -218,6 +225,10 @@ impl Runner {
 fn make_directory(path: &Path, mode: u32, owner: Option<u32>) {
     std::fs::create_dir(path).expect("a new directory");
     set_mode(path, mode);
+    give(path, owner);
+}
+
+fn give(path: &Path, owner: Option<u32>) {
     if let Some(owner) = owner {
         std::os::unix::fs::chown(path, Some(owner), Some(owner)).expect("given to the sandbox user");
     }

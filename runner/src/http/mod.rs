@@ -11,7 +11,7 @@ mod query;
 mod request;
 mod shells;
 
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use body::{Body, Reply};
+pub use request::decode;
 
 use crate::app::{App, SharedApp};
 use crate::config::Listen;
@@ -57,12 +58,15 @@ impl Listener {
         match listen {
             Listen::Unix(path) => {
                 let named = named(path.display().to_string());
+                if let Some(dir) = path.parent().filter(|dir| !dir.exists()) {
+                    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(&named)?;
+                }
                 remove_stale_socket(path);
                 // Closed to others from the first moment, not from a chmod later.
                 let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
                 let bound = UnixListener::bind(path);
                 nix::sys::stat::umask(before);
-                let listener = bound.map_err(named)?;
+                let listener = bound.map_err(&named)?;
                 std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
                 tracing::info!(socket = %path.display(), "listening");
                 Ok(Self::Unix(listener))
