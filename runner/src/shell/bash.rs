@@ -1,7 +1,7 @@
-//! One incarnation of bash: the process, its terminal, the socket its commands come by and the FIFO it reports on.
+//! One incarnation of bash: the process, its terminal, and the socket by which its commands come and its reports go.
 //!
 //! It carries bytes and decides nothing; the driver does. When the process has ended the incarnation is over: whatever it
-//! left in the FIFO and on the terminal is given first, then the exit, then nothing.
+//! left in the socket and on the terminal is given first, then the exit, then nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,8 +42,9 @@ pub enum Event {
 pub struct Bash {
     pub watch: Watch,
     pub scratch: Scratch,
-    feed: OwnedFd,
-    control: AsyncFd<OwnedFd>,
+    socket: AsyncFd<OwnedFd>,
+    /// Nobody holds the other end any more.
+    is_hung_up: bool,
     parser: Parser,
     terminal: AsyncFd<Master>,
     slave: Slave,
@@ -63,11 +64,11 @@ pub struct BashSpec<'a> {
 }
 
 impl Bash {
-    pub fn start(spec: &BashSpec<'_>, reaper: &Reaper, scratch: Scratch, control: OwnedFd) -> io::Result<Self> {
+    pub fn start(spec: &BashSpec<'_>, reaper: &Reaper, scratch: Scratch) -> io::Result<Self> {
         let owner = spec.identity.switch.then_some((spec.identity.uid, spec.identity.gid));
         let (master, slave) = tty::open(spec.size, owner)?;
         let fresh_modes = slave.modes()?;
-        let (commands, feed) = pipe::message_pair()?;
+        let (commands, socket) = pipe::message_pair()?;
         let mut command = Command::new(spec.program);
         command.args(["--noprofile", "--noediting", "-l", "-i"]);
         command.env_clear();
@@ -79,8 +80,8 @@ impl Bash {
         Ok(Self {
             watch: reaper.watch(pid),
             scratch,
-            feed,
-            control: crate::sys::poll::register(control, Interest::READABLE)?,
+            socket: crate::sys::poll::register(socket, Interest::READABLE)?,
+            is_hung_up: false,
             parser: Parser::default(),
             terminal: crate::sys::poll::register(master, Interest::READABLE | Interest::WRITABLE)?,
             slave,
@@ -104,7 +105,7 @@ impl Bash {
         if line.len() > script::MAX_LINE_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        nix::unistd::write(&self.feed, line.as_bytes())?;
+        nix::unistd::write(self.socket.get_ref(), line.as_bytes())?;
         Ok(())
     }
 
@@ -121,7 +122,7 @@ impl Bash {
 
     /// Whether bash has read every line it was sent. It reads the next one only when all before it have been run.
     pub fn has_read_all(&self) -> bool {
-        pipe::unsent(&self.feed) == 0
+        pipe::unsent(self.socket.get_ref()) == 0
     }
 
     /// The next thing that happened. With `read_terminal` unset the terminal's output waits in the kernel.
@@ -131,11 +132,11 @@ impl Bash {
                 return event;
             }
             tokio::select! {
-                ready = self.control.readable() => {
+                ready = self.socket.readable(), if !self.is_hung_up => {
                     if let Ok(mut ready) = ready {
                         let mut buffer = [0; READ_BYTES];
-                        if let Ok(Ok(count)) = ready.try_io(|fd| Ok(nix::unistd::read(fd, &mut buffer)?)) {
-                            self.parser.feed(&buffer[..count], |r| self.events.push_back(Event::Record(r)));
+                        if let Ok(Ok(received)) = ready.try_io(|fd| pipe::receive(fd, &mut buffer)) {
+                            self.on_message(&buffer, received);
                         }
                     }
                 }
@@ -166,13 +167,20 @@ impl Bash {
         }
     }
 
+    /// Takes what came by the socket. Another process may hold a copy of bash's end; what that writes is not bash's word.
+    fn on_message(&mut self, buffer: &[u8], (count, writer): (usize, Option<i32>)) {
+        if count == 0 {
+            self.is_hung_up = true;
+        } else if writer == Some(self.watch.pid()) {
+            self.parser.feed(&buffer[..count], |r| self.events.push_back(Event::Record(r)));
+        }
+    }
+
     fn read_the_rest(&mut self) {
         let mut buffer = [0; READ_BYTES];
         for _ in 0..MAX_LAST_READS {
-            match nix::unistd::read(self.control.get_ref(), &mut buffer) {
-                Ok(count) if count > 0 => {
-                    self.parser.feed(&buffer[..count], |r| self.events.push_back(Event::Record(r)));
-                }
+            match pipe::receive(self.socket.get_ref(), &mut buffer) {
+                Ok(received) if received.0 > 0 => self.on_message(&buffer, received),
                 _ => break,
             }
         }

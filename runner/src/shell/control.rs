@@ -1,12 +1,12 @@
-//! Reads what bash reports on the control FIFO: tokens that end with a NUL byte.
+//! Reads what bash reports: tokens that end with a NUL byte.
 //!
 //! ```text
 //! \0D NONCE STATUS BEGUN\0CWD\0             a command is over; BEGUN is 1 where it had begun
 //! \0S NONCE SHELLOPTS BASHOPTS\0            the state after it lies in its file, whole
 //! ```
 //!
-//! Any process in the sandbox may be able to write here. So every record begins with a NUL that ends whatever came before,
-//! only a record with the nonce of the moment means anything, and the length of a token is bounded.
+//! A command's own code runs in bash too and may write here. So every record begins with a NUL that ends whatever came
+//! before, only a record with the nonce of the moment means anything, and the length of a token is bounded.
 
 /// A longer token means nothing: a path has 4096 bytes, and the names of all options fewer.
 pub const MAX_TOKEN_BYTES: usize = 16 << 10;

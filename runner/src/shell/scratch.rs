@@ -73,8 +73,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory for one incarnation of a shell and gives it with its control FIFO's end.
-    pub fn new(root: &ScratchRoot, identity: Identity) -> io::Result<(Self, OwnedFd)> {
+    /// Makes a directory for one incarnation of a shell.
+    pub fn new(root: &ScratchRoot, identity: Identity) -> io::Result<Self> {
         let dir = root.path.join(&crate::sys::random_hex()[..12]);
         if std::fs::DirBuilder::new().mode(0o700).create(&dir).is_err() {
             // A command of a runner that is not root may have taken the root away, or its permissions.
@@ -93,9 +93,7 @@ impl Scratch {
         for name in file::STATES.iter().chain([&file::BEGUN]) {
             scratch.create(name, scratch.writable, b"")?;
         }
-        pipe::make_fifo(&scratch.path(file::CONTROL), scratch.writable)?;
-        let control = pipe::open_fifo_forever(&scratch.path(file::CONTROL))?;
-        Ok((scratch, control))
+        Ok(scratch)
     }
 
     pub fn dir(&self) -> &Path {

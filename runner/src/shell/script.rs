@@ -17,6 +17,7 @@
 //! - The second line runs however the first one ended: normally, by an error or by an interrupt that made bash drop the rest of
 //!   the line. Until then it lies in the kernel, a message by itself, and the nonce in it is nowhere that the command could
 //!   look: no variable, no file, no descriptor of its own, not even bash's memory.
+//! - The report goes back on the same socket, and the kernel says which process wrote it: only bash's own word counts.
 //! - Assigning `POSIXLY_CORRECT` makes special builtins win over functions and reserved words over aliases, so the tail runs
 //!   whatever the command defined. Everything is quoted against aliases, and `builtin` is used behind the point where a
 //!   function of that name has been removed.
@@ -55,8 +56,6 @@ pub mod file {
     pub const INIT: &str = "b";
     /// The state of the shell that it replaces.
     pub const RESTORE: &str = "r";
-    /// The FIFO on which bash reports.
-    pub const CONTROL: &str = "d";
     /// Names the command that began last.
     pub const BEGUN: &str = "g";
     /// The state after a command, in turns: one is whole while the other is written.
@@ -135,21 +134,20 @@ pub const STATUS: &str = "\\builtin return \"$1\"\n";
 /// The end is told first, and the state is written behind it, while the client already has its answer. It goes to a file: bash
 /// writes it line by line, and nobody has to wake up for each.
 pub fn tail_file(dir: &Path) -> String {
-    let control = dir.join(file::CONTROL);
-    let (control, dir) = (control.display(), dir.display());
+    let dir = dir.display();
     format!(
         r#"\unset -f builtin . unset || \:
 case $6 in "$PWD") \eval "\builtin cd -- \"\$$3_old\"" || \: ;; esac
 \unset -v "$3_at" "$3_old" PROMPT_COMMAND || \:
 \eval "$3=\$2"
 case $POSIXLY_CORRECT in _) \unset -v POSIXLY_CORRECT ;; esac
-\builtin printf '\0D %s %s %s\0%s\0' "$1" "$2" "$4" "$PWD" >|{control} || \builtin return 1
+\builtin printf '\0D %s %s %s\0%s\0' "$1" "$2" "$4" "$PWD" >&0 || \builtin return 1
 \builtin eval '\builtin declare -p
 \builtin declare -f
 \builtin declare -Fx
 \builtin alias -p
 \builtin trap -p
-\builtin umask -p' >|{dir}/w"$5" && \builtin printf '\0S %s %s %s\0' "$1" "$SHELLOPTS" "$BASHOPTS" >|{control} || \builtin true
+\builtin umask -p' >|{dir}/w"$5" && \builtin printf '\0S %s %s %s\0' "$1" "$SHELLOPTS" "$BASHOPTS" >&0 || \builtin true
 "#
     )
 }

@@ -47,7 +47,7 @@ impl Terminal {
         variables: &[(String, String)],
     ) -> std::io::Result<Self> {
         let identity = context.identity;
-        let (scratch, _control) = Scratch::new(&context.scratch, identity)?;
+        let scratch = Scratch::new(&context.scratch, identity)?;
         if let Some(state) = copy_of {
             scratch.write(file::RESTORE, &state.restore_file(None))?;
         }

@@ -21,12 +21,26 @@ pub fn input_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-/// A pair of sockets on which one write is one read. The second does not block.
+/// A pair of sockets on which one write is one read. The second does not block, and learns who wrote.
 pub fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
     let (theirs, ours) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     set_nonblocking(&ours)?;
+    setsockopt(&ours, sockopt::PassCred, &true)?;
     Ok((theirs, ours))
+}
+
+/// Reads one message, and gives its length and the pid of the process that wrote it: the kernel's word, not the message's.
+pub fn receive(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
+    let mut parts = [io::IoSliceMut::new(buffer)];
+    let mut control = nix::cmsg_space!(UnixCredentials);
+    let received = recvmsg::<()>(fd.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    let writer = received.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::ScmCredentials(credentials) => Some(credentials.pid()),
+        _ => None,
+    });
+    Ok((received.bytes, writer))
 }
 
 /// Bytes (with the kernel's own on top) of messages that the other side has not read.
@@ -54,16 +68,6 @@ pub fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
 /// Opens a FIFO for reading without waiting for a writer.
 pub fn open_fifo_reader(path: &Path) -> io::Result<OwnedFd> {
     let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
-    Ok(file.into())
-}
-
-/// Opens a FIFO for reading and writing, so that it never reports that its last writer has gone.
-pub fn open_fifo_forever(path: &Path) -> io::Result<OwnedFd> {
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
-        .open(path)?;
     Ok(file.into())
 }
 

@@ -155,9 +155,7 @@ impl Driver {
     pub(super) fn finish(&mut self, mut current: Current, kind: OutcomeKind, status: i32, signal: Option<i32>) {
         current.keepers.clear();
         let exec = current.job.exec.clone();
-        if current.job.request.streams == StreamMode::Tty
-            && let Some(bytes) = self.bash.as_ref().and_then(Bash::drain_terminal)
-        {
+        if let Some(bytes) = self.bash.as_ref().and_then(Bash::drain_terminal) {
             exec.log.append(Stream::Tty, &bytes);
             self.attachments.send(&bytes);
         }

@@ -37,7 +37,7 @@ impl Driver {
 
     pub(super) fn start(&mut self, manner: Manner) -> std::io::Result<()> {
         let context = &self.context;
-        let (scratch, control) = Scratch::new(&context.scratch, context.identity)?;
+        let scratch = Scratch::new(&context.scratch, context.identity)?;
         let state = self.shared.state.borrow();
         let state = state.as_ref().filter(|_| manner == Manner::Restore);
         if let Some(state) = state {
@@ -62,7 +62,7 @@ impl Driver {
             environment: state.is_none().then_some(&*context.environment),
             size: Size { cols: view.cols, rows: view.rows },
         };
-        let bash = Bash::start(&spec, &context.reaper, scratch, control)?;
+        let bash = Bash::start(&spec, &context.reaper, scratch)?;
         drop(view);
         let mark = Mark::new(0);
         bash.feed(&script::init_line(bash.scratch.dir()))?;
