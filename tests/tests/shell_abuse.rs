@@ -484,6 +484,29 @@ async fn a_debug_trap_sees_the_commands_and_not_the_machinery() {
 }
 
 #[tokio::test]
+async fn a_command_that_unsets_every_variable_is_run_once() {
+    let runner = Runner::start().await;
+    runner.sh("echo run >>count; for v in $(compgen -v); do unset $v; done 2>/dev/null; true").await;
+    assert_eq!(runner.output_of("/bin/cat count").await, "run\n");
+}
+
+#[tokio::test]
+async fn a_command_that_ends_the_shell_at_once_is_run_once() {
+    let runner = Runner::start().await;
+    for _ in 0..100 {
+        assert_eq!(runner.sh("echo run >>count; exec true").await.code(), 0);
+    }
+    assert_eq!(runner.output_of("wc -l <count").await.trim(), "100");
+}
+
+#[tokio::test]
+async fn a_program_that_takes_the_shells_place_runs_as_long_as_it_likes() {
+    let runner = Runner::start().await;
+    let done = runner.sh("exec sh -c 'sleep 2; echo done; exit 5'").await;
+    assert_eq!((done.text().as_str(), done.code()), ("done\n", 5));
+}
+
+#[tokio::test]
 async fn a_timed_out_command_keeps_its_output_and_its_shell() {
     let runner = Runner::start().await;
     runner.sh("x=kept").await;

@@ -114,9 +114,11 @@ impl Bash {
         let _ = self.feed(&script::tail_line(self.scratch.dir(), mark));
     }
 
-    /// Whether bash sleeps as its terminal's foreground: at its prompt, or in a builtin that waits.
+    /// Whether bash sleeps as its terminal's foreground: at its prompt, or in a builtin that waits. What it was replaced with
+    /// by `exec` is not bash, and has no socket.
     pub fn sleeps(&self) -> bool {
-        self.terminal.get_ref().foreground() == Some(self.pid())
+        !self.is_hung_up
+            && self.terminal.get_ref().foreground() == Some(self.pid())
             && proc::stat(self.pid()).is_some_and(|s| s.state == b'S')
     }
 

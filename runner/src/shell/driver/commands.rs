@@ -104,7 +104,8 @@ impl Driver {
         }
         self.ooms_before = self.context.oom.count();
         bash.feed(&script::command_line(bash.scratch.dir(), &self.ended.variable))?;
-        bash.feed(&script::tail_line(bash.scratch.dir(), &mark))?;
+        // From here on it may have begun, and may even have ended bash by now: then its exit tells, and nothing is sent again.
+        bash.feed_tail(&mark);
         for pump in &pumps {
             tokio::task::spawn_local(pump.clone().run());
         }
@@ -119,14 +120,15 @@ impl Driver {
             return;
         }
         let Some(current) = self.current.take_if(|c| c.mark.nonce == nonce) else { return };
-        if !begun {
-            // The tail ran and the command did not: what stands in front of it is broken.
+        let has_begun = |bash: &Bash| bash.scratch.has_begun(&current.mark.variable);
+        if !begun && !self.bash.as_ref().is_some_and(has_begun) {
+            // The tail ran and the command did not: what stands in front of it is broken. Asked twice, since a command may
+            // have unset the variable that says so, and must not be run a second time for it.
             self.restart_unreported = true;
             self.send_again(current.job);
             self.replace_bash();
             return;
         }
-        self.quick_starts = 0;
         self.last_status = status;
         self.set_cwd(cwd);
         let kind = if current.ladder.is_some() { OutcomeKind::TimedOut } else { OutcomeKind::Exited };
@@ -154,6 +156,7 @@ impl Driver {
 
     pub(super) fn finish(&mut self, mut current: Current, kind: OutcomeKind, status: i32, signal: Option<i32>) {
         current.keepers.clear();
+        self.quick_starts = 0;
         let exec = current.job.exec.clone();
         if let Some(bytes) = self.bash.as_ref().and_then(Bash::drain_terminal) {
             exec.log.append(Stream::Tty, &bytes);
