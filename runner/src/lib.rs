@@ -7,8 +7,8 @@
 //! One thread, one event loop. State has one owner each: the reaper owns every wait, a driver task owns each shell, an
 //! `ExecTable` owns what ran. Handlers ask them by handles; nobody else writes.
 //!
-//! **Invariants:** `unsafe` only under `sys`; no `wait` outside `reaper`; no path is opened on behalf of a client in this
-//! process (`files` forks); every queue, buffer and wait has a named bound.
+//! **Invariants:** `unsafe` only under `sys`; no `wait` outside `reaper` and the plain `init`; no path is opened on behalf of
+//! a client in this process (`files` forks); every queue, buffer and wait has a named bound.
 
 pub mod app;
 pub mod boot;
