@@ -81,6 +81,22 @@ id!(
     "shell name"
 );
 
+id!(
+    /// One sandbox and its shells. Made by the orchestrator, like `7183cb80-d6c`.
+    SessionId,
+    "session id"
+);
+id!(
+    /// A named directory that outlives sessions. Chosen by the client.
+    WorkspaceId,
+    "workspace id"
+);
+id!(
+    /// What makes sandboxes: `local`, `docker`.
+    RuntimeName,
+    "runtime"
+);
+
 impl ShellName {
     pub fn main() -> Self {
         Self("main".to_owned())

@@ -1,0 +1,1 @@
+//! The embedded runtime: Linux namespaces, no daemon and no image needed.
