@@ -1,6 +1,8 @@
 //! The orchestrator, program `cove`: api → session → runtime | store, and the command line that speaks to it.
 
+pub mod image;
 pub mod runtime;
+pub mod sys;
 
 /// The runner that every sandbox gets which has none of its own.
 pub static EMBEDDED_RUNNER: &[u8] = include_bytes!(env!("COVE_EMBEDDED_RUNNER"));

@@ -103,6 +103,12 @@ impl ShellName {
     }
 }
 
+impl RuntimeName {
+    pub fn local() -> Self {
+        Self("local".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
