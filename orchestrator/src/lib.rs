@@ -1,5 +1,6 @@
 //! The orchestrator, program `cove`: api → session → runtime | store, and the command line that speaks to it.
 
+pub mod doctor;
 pub mod image;
 pub mod runtime;
 pub mod sys;
@@ -8,3 +9,9 @@ pub mod sys;
 pub static EMBEDDED_RUNNER: &[u8] = include_bytes!(env!("COVE_EMBEDDED_RUNNER"));
 /// The libc it is linked with, `musl` or `gnu`.
 pub const EMBEDDED_RUNNER_LIBC: &str = env!("COVE_EMBEDDED_RUNNER_LIBC");
+
+/// The whole program, where this process is one that the daemon or a command started to do one thing apart from itself;
+/// otherwise `None`. Before any thread is made.
+pub fn helper_main() -> Option<std::process::ExitCode> {
+    runtime::local::launcher_main().or_else(image::unpack_main)
+}
