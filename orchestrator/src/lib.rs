@@ -1,10 +1,13 @@
 //! The orchestrator, program `cove`: api → session → runtime | store, and the command line that speaks to it.
 
+pub mod api;
+pub mod app;
 pub mod config;
 pub mod image;
 pub mod metrics;
 pub mod runner_client;
 pub mod runtime;
+pub mod server;
 pub mod session;
 pub mod sys;
 pub mod workspace;
