@@ -3,6 +3,7 @@
 pub mod api;
 pub mod app;
 pub mod config;
+pub mod doctor;
 pub mod image;
 pub mod metrics;
 pub mod runner_client;
@@ -16,3 +17,9 @@ pub mod workspace;
 pub static EMBEDDED_RUNNER: &[u8] = include_bytes!(env!("COVE_EMBEDDED_RUNNER"));
 /// The libc it is linked with, `musl` or `gnu`.
 pub const EMBEDDED_RUNNER_LIBC: &str = env!("COVE_EMBEDDED_RUNNER_LIBC");
+
+/// The whole program, where this process is one that the daemon or a command started to do one thing apart from itself;
+/// otherwise `None`. Before any thread is made.
+pub fn helper_main() -> Option<std::process::ExitCode> {
+    runtime::local::launcher_main().or_else(image::unpack_main)
+}

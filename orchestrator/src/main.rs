@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    orchestrator::runtime::local::launcher_main().unwrap_or(ExitCode::SUCCESS)
+    orchestrator::helper_main().unwrap_or(ExitCode::SUCCESS)
 }

@@ -51,7 +51,7 @@ impl<T, E: std::fmt::Display> AtStep<T> for Result<T, E> {
     }
 }
 
-/// The whole program, where this process was started to be a launcher; otherwise `None`. Before any thread is made.
+/// The whole program, where this process was started to be a launcher or to try something out; otherwise `None`. Before any thread is made.
 pub fn main() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;

@@ -175,7 +175,6 @@ impl Layout<'_> {
         for (path, target) in [("/var/run", "/run"), ("/var/lock", "/run/lock")] {
             steps.push(Step::Symlink { path: path.into(), target: target.into() });
         }
-        steps.push(self.disk("home", "/home/sandbox", 0o755, self.owners.user));
         steps.extend(self.common());
         steps
     }
@@ -205,6 +204,7 @@ impl Layout<'_> {
             },
             self.disk("tmp", "/tmp", 0o1777, owners.host),
             self.disk("var-tmp", "/var/tmp", 0o1777, owners.host),
+            self.disk("home", "/home/sandbox", 0o755, owners.user),
         ];
         steps.push(match &self.workspace {
             None => self.disk("workspace", WORKSPACE, 0o755, owners.user),

@@ -155,6 +155,7 @@ impl LocalRuntime {
             hostname: spec.id.to_string(),
             mount_point: directory.mount_point(),
             root,
+            host_owner: owners.host,
             steps,
             users,
             cgroup_procs: placement.procs.clone(),

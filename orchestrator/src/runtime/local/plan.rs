@@ -16,6 +16,8 @@ pub struct LaunchPlan {
     /// An empty directory of the host; the new root is mounted over it, in a mount namespace of its own.
     pub mount_point: PathBuf,
     pub root: RootPlan,
+    /// Of what stands for the host's: the root's own directories.
+    pub host_owner: Owner,
     pub steps: Vec<Step>,
     pub users: UserPlan,
     /// The files to write `0` to, so that the sandbox's first process is in its cgroups.

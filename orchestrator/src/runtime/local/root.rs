@@ -43,7 +43,7 @@ impl<'a> NewRoot<'a> {
     /// Mounts the disk, and over it the root.
     pub fn new(plan: &LaunchPlan, idmaps: &'a [(Vec<IdRange>, OwnedFd)]) -> Result<Self, LaunchError> {
         let limits = plan.limits;
-        let disk = tmpfs(limits.disk_bytes, limits.disk_inodes, 0o755, Owner { uid: 0, gid: 0 }, WRITABLE)
+        let disk = tmpfs(limits.disk_bytes, limits.disk_inodes, 0o755, plan.host_owner, WRITABLE)
             .at("making the sandbox's disk")?;
         let disk = attach_at(disk, &plan.mount_point).at("mounting the sandbox's disk")?;
         mkdirat(&disk, EMPTY_DIRECTORY, Mode::from_bits_truncate(0o555)).at("preparing the sandbox's disk")?;
@@ -51,8 +51,7 @@ impl<'a> NewRoot<'a> {
             .at("preparing the sandbox's disk")?;
         let root = match &plan.root {
             RootPlan::Empty => {
-                let owner = Owner { uid: 0, gid: 0 };
-                tmpfs(EMPTY_ROOT_BYTES, EMPTY_ROOT_INODES, 0o755, owner, WRITABLE).at("making the root")?
+                tmpfs(EMPTY_ROOT_BYTES, EMPTY_ROOT_INODES, 0o755, plan.host_owner, WRITABLE).at("making the root")?
             }
             RootPlan::Image { path, idmap } => {
                 image_tree(path, idmap.as_deref(), idmaps).at(format!("opening the image at {}", path.display()))?
