@@ -1,9 +1,17 @@
 //! The orchestrator, program `cove`: api → session → runtime | store, and the command line that speaks to it.
 
+pub mod api;
+pub mod app;
+pub mod config;
 pub mod doctor;
 pub mod image;
+pub mod metrics;
+pub mod runner_client;
 pub mod runtime;
+pub mod server;
+pub mod session;
 pub mod sys;
+pub mod workspace;
 
 /// The runner that every sandbox gets which has none of its own.
 pub static EMBEDDED_RUNNER: &[u8] = include_bytes!(env!("COVE_EMBEDDED_RUNNER"));
