@@ -1,7 +1,11 @@
 //! The orchestrator, program `cove`: api → session → runtime | store, and the command line that speaks to it.
 
+pub mod api;
+pub mod config;
+pub mod metrics;
 pub mod runner_client;
 pub mod runtime;
+pub mod session;
 
 /// The runner that every sandbox gets which has none of its own.
 pub static EMBEDDED_RUNNER: &[u8] = include_bytes!(env!("COVE_EMBEDDED_RUNNER"));
