@@ -1,5 +1,7 @@
 //! The orchestrator, program `cove`: api → session → runtime | store, and the command line that speaks to it.
 
+pub mod cli;
+pub mod client;
 pub mod runtime;
 
 /// The runner that every sandbox gets which has none of its own.

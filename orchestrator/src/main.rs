@@ -1,5 +1,5 @@
 //! Nothing is decided here.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    orchestrator::cli::main()
 }
