@@ -88,8 +88,8 @@ pub enum AtEnd {
     Keep,
 }
 
-/// Makes a session, does the work in it, and destroys it however the work ended: also by INT, TERM and HUP, of which a second
-/// one ends the waiting for that. The daemon takes away by itself a session whose create was cut off.
+/// Makes a session, does the work in it, and destroys it however the work ended: also by a signal, of which a second one
+/// ends the waiting for that. The daemon takes away by itself a session whose create was cut off.
 pub async fn in_own_session(
     connecting: impl Future<Output = Result<Connection, Failure>>,
     wanted: &CreateSessionRequest,
@@ -108,7 +108,11 @@ pub async fn in_own_session(
     } else {
         session(&connection.client, wanted, at_end, interrupts, work).await
     };
-    connection.close().await;
+    tokio::select! {
+        () = connection.close() => {}
+        // A private daemon knows by now that it is to end, and does so by itself.
+        _ = interrupts.next() => {}
+    }
     result
 }
 

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::connect::Daemon;
 use super::exit::{self, Ending, Failure};
 use super::follow::{Follower, conclude, new_exec_id};
+use super::interrupt::Interrupts;
 use super::options::{duration, milliseconds, variables};
 use super::output::{print, print_json, say};
 use super::{stdin, tty, words};
@@ -183,6 +184,7 @@ async fn send(client: &Client, session: &SessionId, exec: &ExecId, name: &str) {
 /// A command at the shell's terminal, which becomes the caller's: its output comes from the exec, so that its end is
 /// exact; keys and the window's size go through an attachment.
 pub async fn interactive(client: &Client, session: &SessionId, wanted: ApiExecRequest) -> Result<u8, Failure> {
+    let mut interrupts = Interrupts::new()?;
     let exec = new_exec_id()?;
     let shell = wanted.shell.clone().unwrap_or_else(ShellName::main);
     let size = tty::size();
@@ -197,10 +199,10 @@ pub async fn interactive(client: &Client, session: &SessionId, wanted: ApiExecRe
     };
     let mut follower = Follower::new(client, session, exec.clone());
     let work = async { follower.follow(client.exec_stream(session, &wanted).await).await };
-    match tty::drive_program(reader, writer, work).await? {
+    match tty::drive_program(reader, writer, &mut interrupts, work).await? {
         Ok(done) => Ok(conclude(&done)),
         Err(tty::Typing::Detached) => Ok(0),
-        Err(tty::Typing::HungUp) => Ok(exit::signalled(libc::SIGHUP)),
+        Err(tty::Typing::Signal(signal)) => Ok(exit::signalled(signal)),
         Err(tty::Typing::Lost(why)) => Err(Failure::failed(why)),
     }
 }

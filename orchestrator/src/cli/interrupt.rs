@@ -1,4 +1,4 @@
-//! The signals by which somebody ends a command from outside: INT, TERM, HUP.
+//! The signals by which somebody ends a command from outside: INT, TERM, HUP, QUIT.
 //!
 //! From when this exists they are told here and no longer end the process, so that what must be put right can be.
 
@@ -10,6 +10,7 @@ pub struct Interrupts {
     int: Signal,
     term: Signal,
     hup: Signal,
+    quit: Signal,
 }
 
 impl Interrupts {
@@ -19,6 +20,7 @@ impl Interrupts {
             int: listen(SignalKind::interrupt())?,
             term: listen(SignalKind::terminate())?,
             hup: listen(SignalKind::hangup())?,
+            quit: listen(SignalKind::quit())?,
         })
     }
 
@@ -28,6 +30,7 @@ impl Interrupts {
             _ = self.int.recv() => libc::SIGINT,
             _ = self.term.recv() => libc::SIGTERM,
             _ = self.hup.recv() => libc::SIGHUP,
+            _ = self.quit.recv() => libc::SIGQUIT,
         }
     }
 }

@@ -85,8 +85,7 @@ async fn attach(
     let (reader, writer) = client.terminal(&target).await?;
     let back = match (stay, name) {
         (Stay::Session, Some(name)) => Some(format!("`cove shell {session} --name {name}` comes back to it")),
-        (Stay::Session, None) => None,
-        (Stay::Nothing, _) => None,
+        (Stay::Session, None) | (Stay::Nothing, _) => None,
     };
     match tty::attach(reader, writer, interrupts).await? {
         tty::Ended::Exit { exit_code: Some(code), .. } => Ok(exit::low_byte(code)),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use shared_protocol::{SessionId, ShellName};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
@@ -65,7 +66,7 @@ impl Client {
         request.headers_mut().insert(hyper::header::AUTHORIZATION, self.authorization()?);
         let stream = self.connect().await?;
         let opened = tokio::time::timeout(CONNECT_PATIENCE, client_async(request, stream)).await;
-        let (socket, _) = opened.map_err(|_| ClientError::Lost("no terminal within 5 s".into()))?.map_err(failed)?;
+        let (socket, _) = opened.map_err(|_| ClientError::Lost("no terminal in time".into()))?.map_err(failed)?;
         let (writer, reader) = socket.split();
         Ok((TerminalReader(reader), TerminalWriter(writer)))
     }
@@ -77,6 +78,9 @@ fn failed(error: WsError) -> ClientError {
             let body = response.body().as_deref().unwrap_or_default();
             ClientError::Api(ApiError::parse(response.status().as_u16(), body))
         }
+        WsError::ConnectionClosed
+        | WsError::AlreadyClosed
+        | WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => ClientError::Lost("it was cut".into()),
         error => ClientError::lost(error),
     }
 }

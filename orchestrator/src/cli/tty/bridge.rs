@@ -33,8 +33,7 @@ pub enum Ended {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Typing {
     Detached,
-    /// The terminal itself is gone.
-    HungUp,
+    Signal(i32),
     Lost(String),
 }
 
@@ -55,7 +54,7 @@ pub async fn attach(
         ended = print(&mut reader, &mut stdout, &mut screen) => ended?,
         typing = type_into(writer, &raw) => match typing? {
             Typing::Detached => Ended::Detached,
-            Typing::HungUp => Ended::Signal(libc::SIGHUP),
+            Typing::Signal(signal) => Ended::Signal(signal),
             Typing::Lost(why) => Ended::Lost(why),
         },
         signal = interrupts.next() => Ended::Signal(signal),
@@ -71,12 +70,14 @@ pub async fn attach(
 pub async fn drive_program<T>(
     mut reader: TerminalReader,
     writer: TerminalWriter,
+    interrupts: &mut Interrupts,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<Result<T, Typing>, Failure> {
     let raw = RawMode::enter().map_err(terminal_error)?;
     let done = tokio::select! {
         result = work => result.map(Ok),
         typing = type_into(writer, &raw) => typing.map(Err),
+        signal = interrupts.next() => Ok(Err(Typing::Signal(signal))),
         never = pass_over(&mut reader) => match never {},
     };
     if !matches!(done, Ok(Ok(_))) {
@@ -114,7 +115,8 @@ async fn type_into(mut writer: TerminalWriter, raw: &RawMode) -> Result<Typing, 
     loop {
         let sent = tokio::select! {
             typed = keyboard.next() => {
-                let Some(typed) = typed else { return Ok(Typing::HungUp) };
+                // The terminal itself is gone.
+                let Some(typed) = typed else { return Ok(Typing::Signal(libc::SIGHUP)) };
                 let mut sent = Ok(());
                 for action in escapes.feed(&typed) {
                     match action {
