@@ -24,15 +24,17 @@ impl Place {
         if bytes == b"-" {
             return Self::Stream;
         }
-        let remote = bytes.iter().position(|byte| matches!(byte, b':' | b'/')).filter(|at| bytes[*at] == b':');
-        let id = remote.and_then(|at| std::str::from_utf8(&bytes[..at]).ok()).and_then(|id| SessionId::new(id).ok());
-        match (id, remote) {
-            (Some(id), Some(at)) => {
-                let path = &bytes[at + 1..];
-                // Nothing behind the colon is the workspace itself.
-                Self::Session { id, path: if path.is_empty() { b".".to_vec() } else { path.to_vec() } }
-            }
-            _ => Self::Local(PathBuf::from(text)),
+        let colon = bytes.iter().position(|byte| *byte == b':');
+        let remote = colon.and_then(|at| {
+            // An id has no slash in it.
+            let id = SessionId::new(std::str::from_utf8(&bytes[..at]).ok()?).ok()?;
+            Some((id, &bytes[at + 1..]))
+        });
+        match remote {
+            // Nothing behind the colon is the workspace itself.
+            Some((id, b"")) => Self::Session { id, path: b".".to_vec() },
+            Some((id, path)) => Self::Session { id, path: path.to_vec() },
+            None => Self::Local(PathBuf::from(text)),
         }
     }
 }
