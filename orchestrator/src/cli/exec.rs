@@ -37,6 +37,7 @@ const SIGNAL_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExecArgs {
+    /// The session's id, as in `cove ps`
     #[arg(value_parser = session_id)]
     session: SessionId,
     /// The command: bash source in one argument, or words

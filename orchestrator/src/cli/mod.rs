@@ -37,8 +37,9 @@ use exit::Failure;
 const AFTER_HELP: &str = "\
 Without a command it is `cove serve`.
 
-Where the daemon is: --url and --api-key, or COVE_URL and COVE_API_KEY; else the one that runs on the data directory
-(--data-dir, COVE_DATA_DIR, ~/.local/share/cove). Where none runs, `run` and `shell` start one for themselves.
+Where the daemon is: --url and --api-key, or COVE_URL and COVE_API_KEY; else the one that runs
+on the data directory (--data-dir, COVE_DATA_DIR, ~/.local/share/cove). Where none runs, `run`
+and `shell` start one for themselves.
 
   cove serve                                    start the daemon
   cove run -- python3 -c 'print(6 * 7)'         one command in a sandbox of its own

@@ -14,7 +14,7 @@ use super::exit::Failure;
 const ABANDONED_SECONDS: u64 = 60;
 
 /// What the session should be that a command makes.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug, Default, PartialEq)]
 pub struct SessionOptions {
     /// A variable of the sandbox; a name alone passes on your own
     #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]

@@ -20,6 +20,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// The first line is short; a program that is no daemon may print anything.
 const MAX_FIRST_LINE: u64 = 4 << 10;
 const LISTENING: &str = "listening on ";
+/// Imported ones are the user's, not the daemon's: here as a link, which goes without them.
+const IMAGES: &str = "images";
 const LOG_FILE: &str = "daemon.log";
 const LOG_LINES_SHOWN: usize = 5;
 const KEY_BYTES: usize = 32;
@@ -43,6 +45,9 @@ impl PrivateDaemon {
         let dir = std::env::temp_dir().join(format!("{DIR_PREFIX}{}", random_hex(6)?));
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(|e| failed(&dir.display().to_string(), e))?;
         let log = std::fs::File::create(dir.join(LOG_FILE)).map_err(|e| failed(LOG_FILE, e))?;
+        if let Some(images) = images.filter(|images| images.is_dir()) {
+            std::os::unix::fs::symlink(images, dir.join(IMAGES)).map_err(|e| failed(IMAGES, e))?;
+        }
         let key = random_hex(KEY_BYTES)?;
         let mut command = Command::new("/proc/self/exe");
         command
@@ -54,9 +59,6 @@ impl PrivateDaemon {
             .stderr(log)
             // Ctrl-C is for the command; the daemon ends after it, in order.
             .process_group(0);
-        if let Some(images) = images {
-            command.env("COVE_IMAGES_DIR", images);
-        }
         let mut child = command.spawn().map_err(|e| failed("/proc/self/exe", e))?;
         let (Some(lifeline), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Failure::failed("cannot start a private daemon: it has no pipes"));

@@ -23,6 +23,7 @@ const AT_ONCE: usize = 8;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RmArgs {
+    /// Their ids, as in `cove ps`
     #[arg(value_parser = session_id, required_unless_present = "all", value_name = "SESSION")]
     sessions: Vec<SessionId>,
     /// All there are

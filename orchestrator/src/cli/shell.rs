@@ -17,7 +17,7 @@ Examples:
   cove shell                                 in a sandbox that goes when you leave
   cove shell --image python --keep           in one that stays
   cove shell 7183cb80-d6c                    a fresh shell in a session that runs
-  cove shell 7183cb80-d6c --name work        one that stays when you leave, and is there when you come back
+  cove shell 7183cb80-d6c --name work        one that stays when you leave
 
 At the beginning of a line, ~. leaves, ~? shows help and ~~ types a tilde.
 The exit code is the shell's own.";
@@ -49,6 +49,11 @@ pub async fn shell(args: ShellArgs) -> Result<u8, Failure> {
     let mut interrupts = Interrupts::new()?;
     let name = args.name.as_ref();
     if let Some(session) = &args.session {
+        if args.options != SessionOptions::default() {
+            return Err(Failure::usage(format!(
+                "session {session} is there already: its limits, variables and labels stay"
+            )));
+        }
         let client = args.daemon.client()?;
         return attach(&client, session, name, &mut interrupts, Stay::Session).await;
     }
