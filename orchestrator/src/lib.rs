@@ -2,6 +2,8 @@
 
 pub mod api;
 pub mod app;
+pub mod cli;
+pub mod client;
 pub mod config;
 pub mod doctor;
 pub mod image;

@@ -1,7 +1,5 @@
 //! Nothing is decided here.
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    orchestrator::helper_main().unwrap_or(ExitCode::SUCCESS)
+fn main() -> std::process::ExitCode {
+    orchestrator::helper_main().unwrap_or_else(orchestrator::cli::main)
 }

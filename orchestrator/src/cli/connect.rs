@@ -1,0 +1,152 @@
+//! How a command comes to a daemon: the one that is named or runs, or, for those that can do with a private one, that.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use shared_protocol::SessionId;
+use shared_protocol::api::CreateSessionRequest;
+
+use super::exit::{self, Failure};
+use super::interrupt::Interrupts;
+use super::output::say;
+use super::private::PrivateDaemon;
+use crate::client::{ApiKey, Client, FindError, Hints, default_data_dir, find};
+
+/// For the end of a session that was made for this command.
+const DESTROY_PATIENCE: Duration = Duration::from_secs(15);
+
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "The daemon")]
+pub struct Daemon {
+    /// Where it listens, as http://HOST:PORT
+    #[arg(long, env = "COVE_URL", value_name = "URL", hide_env = true)]
+    pub url: Option<String>,
+    /// Its key (default: the one in the data directory)
+    #[arg(long, env = "COVE_API_KEY", value_name = "KEY", hide_env = true)]
+    pub api_key: Option<String>,
+    /// Its data directory, by which a running one is found
+    #[arg(long, env = "COVE_DATA_DIR", value_name = "DIR", hide_env = true)]
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Daemon {
+    fn hints(&self) -> Hints {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        Hints {
+            url: given(&self.url),
+            api_key: given(&self.api_key).map(ApiKey::new),
+            data_dir: self.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()),
+        }
+    }
+
+    pub fn client(&self) -> Result<Client, Failure> {
+        let found = find(&self.hints())?;
+        Ok(Client::new(found.endpoint, found.key))
+    }
+
+    /// The running one, else one of our own with the images of the usual place.
+    pub async fn client_or_private(&self) -> Result<Connection, Failure> {
+        let hints = self.hints();
+        match find(&hints) {
+            Ok(found) => Ok(Connection { client: Client::new(found.endpoint, found.key), private: None }),
+            Err(FindError::NoDaemon { data_dir }) => Self::start_private(Some(data_dir)).await,
+            Err(FindError::NoHome) => Self::start_private(None).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn start_private(data_dir: Option<PathBuf>) -> Result<Connection, Failure> {
+        let data_dir = data_dir.or_else(|| default_data_dir().ok());
+        let images = data_dir.map(|dir| dir.join("images"));
+        let private = PrivateDaemon::start(images.as_deref()).await?;
+        Ok(Connection { client: private.client(), private: Some(private) })
+    }
+}
+
+pub struct Connection {
+    pub client: Client,
+    private: Option<PrivateDaemon>,
+}
+
+impl Connection {
+    pub fn is_private(&self) -> bool {
+        self.private.is_some()
+    }
+
+    pub async fn close(self) {
+        if let Some(private) = self.private {
+            private.stop().await;
+        }
+    }
+}
+
+/// What becomes of a session when the command is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtEnd {
+    Destroy,
+    Keep,
+}
+
+/// Makes a session, does the work in it, and destroys it however the work ended: also by a signal, of which a second one
+/// ends the waiting for that. The daemon takes away by itself a session whose create was cut off.
+pub async fn in_own_session(
+    connecting: impl Future<Output = Result<Connection, Failure>>,
+    wanted: &CreateSessionRequest,
+    at_end: AtEnd,
+    interrupts: &mut Interrupts,
+    work: impl AsyncFnOnce(&Client, &SessionId) -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    let connection = tokio::select! {
+        connection = connecting => connection?,
+        signal = interrupts.next() => return Ok(exit::signalled(signal)),
+    };
+    let result = if connection.is_private() && at_end == AtEnd::Keep {
+        let why =
+            "--keep needs a running daemon, since a private one ends with this command; start one with `cove serve`";
+        Err(Failure::usage(why))
+    } else {
+        session(&connection.client, wanted, at_end, interrupts, work).await
+    };
+    tokio::select! {
+        () = connection.close() => {}
+        // A private daemon knows by now that it is to end, and does so by itself.
+        _ = interrupts.next() => {}
+    }
+    result
+}
+
+async fn session(
+    client: &Client,
+    wanted: &CreateSessionRequest,
+    at_end: AtEnd,
+    interrupts: &mut Interrupts,
+    work: impl AsyncFnOnce(&Client, &SessionId) -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    let session = tokio::select! {
+        session = client.create_session(wanted) => session?,
+        signal = interrupts.next() => return Ok(exit::signalled(signal)),
+    };
+    let result = tokio::select! {
+        result = work(client, &session.id) => result,
+        signal = interrupts.next() => Ok(exit::signalled(signal)),
+    };
+    if at_end == AtEnd::Destroy {
+        tokio::select! {
+            () = destroy(client, &session.id) => {}
+            _ = interrupts.next() => say(format!("session {} is left behind; `cove rm {0}` ends it", session.id)),
+        }
+    }
+    result
+}
+
+async fn destroy(client: &Client, id: &SessionId) {
+    let left = |why: String| say(format!("session {id} could not be destroyed: {why}"));
+    match tokio::time::timeout(DESTROY_PATIENCE, client.destroy_session(id)).await {
+        Ok(Ok(())) => {}
+        // It ended by itself meanwhile, or its daemon with it.
+        Ok(Err(error)) if error.is("SESSION_NOT_FOUND") || error.is("SESSION_EXPIRED") => {}
+        Ok(Err(error)) => left(error.to_string()),
+        Err(_) => left("no answer".into()),
+    }
+}

@@ -1,0 +1,171 @@
+//! The command line: what was asked, which command does it, and how its end becomes an exit code.
+//!
+//! One file a command. A command returns an exit code or a `Failure`; only this file prints failures and ends the process.
+//! Standard output carries what was asked for and nothing else; everything said about it goes to standard error.
+
+mod completion;
+mod connect;
+mod cp;
+mod doctor;
+mod exec;
+mod exit;
+mod follow;
+mod image;
+mod interrupt;
+mod options;
+mod output;
+mod private;
+mod ps;
+mod rm;
+mod run;
+mod serve;
+mod shell;
+mod stdin;
+mod table;
+mod tty;
+mod version;
+mod words;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use exit::Failure;
+
+const AFTER_HELP: &str = "\
+Without a command it is `cove serve`.
+
+Where the daemon is: --url and --api-key, or COVE_URL and COVE_API_KEY; else the one that runs
+on the data directory (--data-dir, COVE_DATA_DIR, ~/.local/share/cove). Where none runs, `run`
+and `shell` start one for themselves.
+
+  cove serve                                    start the daemon
+  cove run -- python3 -c 'print(6 * 7)'         one command in a sandbox of its own
+  cove shell                                    a terminal in a sandbox of its own";
+
+/// Computers for agents: sandboxes with a shell that remembers.
+#[derive(Parser)]
+#[command(name = "cove", version, max_term_width = 100, after_help = AFTER_HELP, disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = false)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Run(run::RunArgs),
+    Shell(shell::ShellArgs),
+    Exec(exec::ExecArgs),
+    Ps(ps::PsArgs),
+    Rm(rm::RmArgs),
+    Cp(cp::CpArgs),
+    Image(image::ImageArgs),
+    Doctor(doctor::DoctorArgs),
+    Version(version::VersionArgs),
+    Completion(completion::CompletionArgs),
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse_from(with_default_command(std::env::args_os().collect()));
+    let result = match cli.command {
+        Command::Serve(args) => return report(drive(tokio::runtime::Builder::new_multi_thread(), serve::serve(args))),
+        Command::Run(args) => on_one_thread(run::run(args)),
+        Command::Shell(args) => on_one_thread(shell::shell(args)),
+        Command::Exec(args) => on_one_thread(exec::exec(args)),
+        Command::Ps(args) => on_one_thread(ps::ps(args)),
+        Command::Rm(args) => on_one_thread(rm::rm(args)),
+        Command::Cp(args) => on_one_thread(cp::cp(args)),
+        Command::Image(args) => image::image(&args),
+        Command::Doctor(args) => on_one_thread(doctor::doctor(args)),
+        Command::Version(args) => version::version(&args),
+        Command::Completion(args) => completion::completion(&args),
+    };
+    report(result.map(ExitCode::from))
+}
+
+fn report(result: Result<ExitCode, Failure>) -> ExitCode {
+    result.unwrap_or_else(|failure| {
+        failure.print();
+        ExitCode::from(failure.code())
+    })
+}
+
+/// A bare `cove` serves, and so does one that begins with an option of `serve`.
+fn with_default_command(mut args: Vec<OsString>) -> Vec<OsString> {
+    let own = ["-h", "--help", "-V", "--version"];
+    let serves = match args.get(1).map(|first| first.to_string_lossy()) {
+        None => true,
+        Some(first) => first.starts_with('-') && !own.contains(&first.as_ref()),
+    };
+    if serves {
+        if args.is_empty() {
+            args.push("cove".into());
+        }
+        args.insert(1, "serve".into());
+    }
+    args
+}
+
+/// A command waits for one connection and starts in no time.
+fn on_one_thread(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    drive(tokio::runtime::Builder::new_current_thread(), work)
+}
+
+fn drive<T>(
+    mut builder: tokio::runtime::Builder,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = builder.enable_all().build();
+    let runtime = runtime.map_err(|e| Failure::new(exit::FAILED, format!("cannot start: {e}")))?;
+    let result = runtime.block_on(work);
+    // A thread may wait in a write to a pipe that nobody reads; the process ends all the same.
+    runtime.shutdown_background();
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn args(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bare_cove_serves_and_so_do_its_options() {
+        assert_eq!(with_default_command(args("cove")), args("cove serve"));
+        assert_eq!(with_default_command(args("cove --listen x")), args("cove serve --listen x"));
+        for kept in ["cove ps", "cove --help", "cove -V", "cove serve --listen x"] {
+            assert_eq!(with_default_command(args(kept)), args(kept));
+        }
+    }
+
+    #[test]
+    fn the_words_after_two_dashes_are_the_commands_own() {
+        let cli = Cli::try_parse_from(args("cove run python -e A=1 -- ls -la --json")).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!((run.image.as_deref(), run.argv.join(" ")), (Some("python"), "ls -la --json".to_owned()));
+        let cli = Cli::try_parse_from(args("cove exec 7183cb80-d6c --timeout 5s ls -la --json")).unwrap();
+        let Command::Exec(exec) = cli.command else { panic!("not exec") };
+        assert_eq!((exec.words.join(" "), exec.json), ("ls -la --json".to_owned(), false));
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("cove "), "{} has no example", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a full-screen program did to the caller's terminal, so that leaving in the middle of one does not leave it so. Pure.
+
+const ENTER: &[u8] = b"\x1b[?1049h";
+const LEAVE: &[u8] = b"\x1b[?1049l";
+/// Harmless where nothing was changed: cursor visible, plain text, normal keys, no mouse reports, no bracketed paste.
+const PLAIN: &str = "\x1b[?25h\x1b[0m\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l";
+const BACK_TO_MAIN: &str = "\x1b[?1049l";
+
+#[derive(Default)]
+pub struct Screen {
+    /// The end of what was printed: a sequence may be cut in two.
+    tail: Vec<u8>,
+    /// The alternate screen is shown. To leave it where it is not would move the cursor.
+    alternate: bool,
+}
+
+impl Screen {
+    pub fn printed(&mut self, bytes: &[u8]) {
+        let keep = ENTER.len() - 1;
+        self.tail.extend_from_slice(&bytes[..bytes.len().min(keep)]);
+        self.look_at_tail();
+        self.look(bytes);
+        self.tail.extend_from_slice(&bytes[bytes.len().min(keep)..]);
+        let excess = self.tail.len().saturating_sub(keep);
+        self.tail.drain(..excess);
+    }
+
+    fn look_at_tail(&mut self) {
+        let tail = std::mem::take(&mut self.tail);
+        self.look(&tail);
+        self.tail = tail;
+    }
+
+    fn look(&mut self, bytes: &[u8]) {
+        let last = |sequence: &[u8]| bytes.windows(sequence.len()).rposition(|window| window == sequence);
+        match (last(ENTER), last(LEAVE)) {
+            (None, None) => {}
+            (entered, left) => self.alternate = entered > left,
+        }
+    }
+
+    /// What to print when it was left in the middle.
+    pub fn repair(&self) -> String {
+        let back = if self.alternate { BACK_TO_MAIN } else { "" };
+        format!("{back}{PLAIN}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alternate_after(text: &[u8], size: usize) -> bool {
+        let mut screen = Screen::default();
+        for piece in text.chunks(size) {
+            screen.printed(piece);
+        }
+        screen.alternate
+    }
+
+    #[test]
+    fn the_alternate_screen_is_noticed_however_the_output_is_cut() {
+        for size in 1..30 {
+            assert!(alternate_after(b"ls\r\n\x1b[?1049hvim", size), "{size}");
+            assert!(!alternate_after(b"\x1b[?1049hvim\x1b[?1049l$ ", size), "{size}");
+            assert!(alternate_after(b"\x1b[?1049h\x1b[?1049l\x1b[?1049h", size), "{size}");
+        }
+    }
+
+    #[test]
+    fn the_main_screen_is_not_left_where_it_was_never_entered() {
+        let mut screen = Screen::default();
+        screen.printed(b"hello");
+        assert!(!screen.repair().contains(BACK_TO_MAIN));
+    }
+}

@@ -1,0 +1,121 @@
+//! Where a daemon listens: `http://HOST:PORT`. Nothing else: no path, no user, no `https`.
+
+use std::net::Ipv6Addr;
+
+use hyper::header::HeaderValue;
+
+use super::ClientError;
+
+const HTTP_PORT: u16 = 80;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Without the brackets of an IPv6 address.
+    host: String,
+    port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{url:?} is not the address of a daemon: {why}")]
+pub struct InvalidUrl {
+    url: String,
+    why: &'static str,
+}
+
+impl Endpoint {
+    pub fn parse(url: &str) -> Result<Self, InvalidUrl> {
+        let invalid = |why| InvalidUrl { url: url.to_owned(), why };
+        let rest = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
+                return Err(invalid(
+                    "https is not supported; use http, through a tunnel where the way is not your own",
+                ));
+            }
+            Some(_) => return Err(invalid("it must begin with http://")),
+            None => url,
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?', '#', '@']) {
+            return Err(invalid("use http://HOST:PORT and nothing more"));
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, behind) = rest.split_once(']').ok_or_else(|| invalid("a bracket is not closed"))?;
+                host.parse::<Ipv6Addr>().map_err(|_| invalid("what is in brackets is no IPv6 address"))?;
+                let port = match behind {
+                    "" => None,
+                    _ => Some(behind.strip_prefix(':').ok_or_else(|| invalid("use http://[ADDRESS]:PORT"))?),
+                };
+                (host, port)
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let port = match port {
+            Some(port) => {
+                port.parse().ok().filter(|port| *port != 0).ok_or_else(|| invalid("the port is no number"))?
+            }
+            None => HTTP_PORT,
+        };
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':');
+        if host.is_empty() || !host.bytes().all(plain) {
+            return Err(invalid("it names no host"));
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `HOST:PORT`, an IPv6 address in brackets.
+    pub fn authority(&self) -> String {
+        let Self { host, port } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    pub(super) fn host_header(&self) -> Result<HeaderValue, ClientError> {
+        HeaderValue::try_from(self.authority()).map_err(|e| ClientError::Protocol(e.to_string()))
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http://{}", self.authority())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_with_and_without_its_parts() {
+        for (url, shown) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://localhost:8080/", "http://localhost:8080"),
+            ("HTTP://box", "http://box:80"),
+            ("127.0.0.1:9", "http://127.0.0.1:9"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+        ] {
+            assert_eq!(Endpoint::parse(url).unwrap().to_string(), shown, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_and_https_by_its_name() {
+        for url in
+            ["", "http://", "http://a:b", "http://a:0", "http://a/b", "ftp://a", "http://u@a", "http://[::1", "a b"]
+        {
+            assert!(Endpoint::parse(url).is_err(), "{url} was accepted");
+        }
+        assert!(Endpoint::parse("https://a").unwrap_err().to_string().contains("https is not supported"));
+    }
+}

@@ -1,0 +1,96 @@
+//! How a call fails, in the kinds that a command treats differently.
+
+use std::error::Error;
+
+use serde::Deserialize;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answers there: never sent.
+    #[error("cannot reach the daemon at {url}: {source}")]
+    Unreachable { url: String, source: std::io::Error },
+    /// It was sent, and no whole answer came.
+    #[error("the connection to the daemon was lost: {0}")]
+    Lost(String),
+    /// The daemon refused, and says why.
+    #[error("{0}")]
+    Api(ApiError),
+    /// What answers is not a daemon of this kind.
+    #[error("the daemon answered in a way this program does not understand: {0}")]
+    Protocol(String),
+    #[error("the API key cannot be used: {0}")]
+    BadKey(String),
+}
+
+impl ClientError {
+    /// With the whole cause: hyper's own words are often only "connection error".
+    pub fn lost(error: impl Error) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+            cause = error.source();
+        }
+        Self::Lost(message)
+    }
+
+    /// Whether the daemon said this code.
+    pub fn is(&self, code: &str) -> bool {
+        matches!(self, Self::Api(error) if error.code.as_deref() == Some(code))
+    }
+}
+
+/// An error body. The code stays text: a newer daemon may know codes that this program does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    pub status: u16,
+    pub code: Option<String>,
+    pub message: String,
+}
+
+impl ApiError {
+    pub fn parse(status: u16, body: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Shape {
+            error_code: String,
+            message: String,
+        }
+        match serde_json::from_slice::<Shape>(body) {
+            Ok(shape) => Self { status, code: Some(shape.error_code), message: shape.message },
+            Err(_) => Self { status, code: None, message: format!("it answered with HTTP status {status}") },
+        }
+    }
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.code {
+            Some(code) => write!(f, "{} ({code})", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_shown_as_its_message_and_its_code() {
+        let body = br#"{"error_code":"SESSION_NOT_FOUND","message":"no session x","details":{"a":1}}"#;
+        let error = ClientError::Api(ApiError::parse(404, body));
+        assert_eq!(error.to_string(), "no session x (SESSION_NOT_FOUND)");
+        assert!(error.is("SESSION_NOT_FOUND"));
+    }
+
+    #[test]
+    fn a_code_of_a_newer_daemon_and_a_proxys_page_are_both_shown() {
+        let newer = ApiError::parse(451, br#"{"error_code":"FROM_TOMORROW","message":"m"}"#);
+        assert_eq!(newer.to_string(), "m (FROM_TOMORROW)");
+        let page = ApiError::parse(502, b"<html>bad gateway</html>");
+        assert_eq!(page.to_string(), "it answered with HTTP status 502");
+    }
+}

@@ -1,0 +1,60 @@
+//! Commands and programs of a session: begun, followed, signalled.
+
+use hyper::Method;
+use hyper::header::{ACCEPT, HeaderValue};
+use serde::Serialize;
+use shared_protocol::api::{ApiExecRequest, ApiRunRequest, DetachedView, ExecReply, OkView, RunReply};
+use shared_protocol::runner::SignalRequest;
+use shared_protocol::{ExecId, SessionId};
+
+use super::sessions::session_path;
+use super::{Body, Client, ClientError, FrameReader, Patience, empty, post_request, request};
+
+impl Client {
+    pub async fn exec(&self, session: &SessionId, wanted: &ApiExecRequest) -> Result<ExecReply, ClientError> {
+        let request = post_request(&session_path(session, "exec"), wanted)?;
+        self.document(request, Patience::AsLongAsItTakes).await
+    }
+
+    pub async fn exec_detached(
+        &self,
+        session: &SessionId,
+        wanted: &ApiExecRequest,
+    ) -> Result<DetachedView, ClientError> {
+        self.post(&session_path(session, "exec"), wanted).await
+    }
+
+    pub async fn exec_stream(&self, session: &SessionId, wanted: &ApiExecRequest) -> Result<FrameReader, ClientError> {
+        self.stream(&session_path(session, "exec/stream"), wanted).await
+    }
+
+    /// The output of an exec or a run from an offset on, followed to its end.
+    pub async fn reattach(&self, session: &SessionId, exec: &ExecId, from: u64) -> Result<FrameReader, ClientError> {
+        let path = session_path(session, &format!("execs/{exec}?from={from}&follow=1"));
+        self.frames(request(Method::GET, &path, empty())?).await
+    }
+
+    pub async fn run(&self, session: &SessionId, wanted: &ApiRunRequest) -> Result<RunReply, ClientError> {
+        let request = post_request(&session_path(session, "run"), wanted)?;
+        self.document(request, Patience::AsLongAsItTakes).await
+    }
+
+    pub async fn run_stream(&self, session: &SessionId, wanted: &ApiRunRequest) -> Result<FrameReader, ClientError> {
+        self.stream(&session_path(session, "run/stream"), wanted).await
+    }
+
+    pub async fn signal(&self, session: &SessionId, exec: &ExecId, signal: &str) -> Result<(), ClientError> {
+        let wanted = SignalRequest { signal: signal.to_owned(), shell: None, exec_id: Some(exec.clone()) };
+        self.post::<OkView>(&session_path(session, "signal"), &wanted).await.map(drop)
+    }
+
+    async fn stream(&self, path: &str, wanted: &impl Serialize) -> Result<FrameReader, ClientError> {
+        self.frames(post_request(path, wanted)?).await
+    }
+
+    async fn frames(&self, mut request: hyper::Request<Body>) -> Result<FrameReader, ClientError> {
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/x-ndjson"));
+        let response = self.send(request, Patience::AsLongAsItTakes).await?;
+        Ok(FrameReader::new(response.into_body()))
+    }
+}

@@ -1,0 +1,159 @@
+//! The daemon's client that the commands use: typed calls over HTTP/1.1, streams as NDJSON, a terminal over WebSocket.
+//!
+//! A call is one connection: commands make few calls, and a fresh connection cannot be stale. It speaks plain HTTP only, and
+//! says so when it is given `https`. It retries nothing; the one thing that can be asked again, an exec's output, is asked
+//! again by who reads it (`cli::exec`).
+
+mod endpoint;
+mod error;
+mod execs;
+mod files;
+mod find;
+mod frames;
+mod sessions;
+mod terminal;
+
+pub use endpoint::{Endpoint, InvalidUrl};
+pub use error::{ApiError, ClientError};
+pub use files::Download;
+pub use find::{ApiKey, FindError, Found, Hints, default_data_dir, find};
+pub use frames::{FrameReader, Piece, StreamDone, StreamFrame};
+pub use terminal::{TerminalEvent, TerminalReader, TerminalTarget, TerminalWriter};
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+
+pub type Body = BoxBody<Bytes, std::io::Error>;
+
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// For calls that answer with a document: a create can take the runtime a while.
+const REPLY_PATIENCE: Duration = Duration::from_secs(120);
+/// The largest document that is taken: a reply to an exec carries output that the client asked for.
+const MAX_DOCUMENT_BYTES: usize = 256 << 20;
+const MAX_ERROR_BYTES: usize = 64 << 10;
+const AGENT: &str = concat!("cove/", env!("CARGO_PKG_VERSION"));
+
+/// A cheap clone; it holds no connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    endpoint: Endpoint,
+    key: ApiKey,
+}
+
+/// How long an answer may be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    Bounded,
+    /// The command decides how long it takes, and the daemon's time limit ends it.
+    AsLongAsItTakes,
+}
+
+impl Client {
+    pub fn new(endpoint: Endpoint, key: ApiKey) -> Self {
+        Self { endpoint, key }
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    async fn connect(&self) -> Result<TcpStream, ClientError> {
+        let unreachable = |source| ClientError::Unreachable { url: self.endpoint.to_string(), source };
+        let connecting = TcpStream::connect((self.endpoint.host(), self.endpoint.port()));
+        let stream = tokio::time::timeout(CONNECT_PATIENCE, connecting)
+            .await
+            .map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?
+            .map_err(unreachable)?;
+        // What is typed goes out at once.
+        stream.set_nodelay(true).map_err(unreachable)?;
+        Ok(stream)
+    }
+
+    fn authorization(&self) -> Result<HeaderValue, ClientError> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.key.as_str()))
+            .map_err(|_| ClientError::BadKey("it has characters that an HTTP header cannot carry".into()))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    /// Sends one request and returns once the head of a successful answer is there.
+    async fn send(&self, mut request: Request<Body>, patience: Patience) -> Result<Response<Incoming>, ClientError> {
+        let stream = self.connect().await?;
+        let headers = request.headers_mut();
+        headers.insert(AUTHORIZATION, self.authorization()?);
+        headers.insert(HOST, self.endpoint.host_header()?);
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::lost)?;
+        // Ends with the answer's body, or when the answer is dropped.
+        tokio::spawn(connection);
+        let answering = sender.send_request(request);
+        let response = match patience {
+            Patience::AsLongAsItTakes => answering.await,
+            Patience::Bounded => tokio::time::timeout(REPLY_PATIENCE, answering)
+                .await
+                .map_err(|_| ClientError::Lost(format!("no answer within {} s", REPLY_PATIENCE.as_secs())))?,
+        }
+        .map_err(ClientError::lost)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Err(ClientError::Api(ApiError::parse(status, &body)))
+    }
+
+    async fn document<T: DeserializeOwned>(
+        &self,
+        request: Request<Body>,
+        patience: Patience,
+    ) -> Result<T, ClientError> {
+        let response = self.send(request, patience).await?;
+        let body = Limited::new(response.into_body(), MAX_DOCUMENT_BYTES);
+        let bytes = body.collect().await.map_err(|e| ClientError::Lost(e.to_string()))?.to_bytes();
+        serde_json::from_slice(&bytes).map_err(|e| ClientError::Protocol(format!("its answer is not as expected: {e}")))
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.document(request(Method::GET, path, empty())?, Patience::Bounded).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.document(post_request(path, body)?, Patience::Bounded).await
+    }
+}
+
+fn request(method: Method, path: &str, body: Body) -> Result<Request<Body>, ClientError> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(ACCEPT, "application/json")
+        .body(body)
+        .map_err(|e| ClientError::Protocol(format!("cannot ask for {path}: {e}")))
+}
+
+fn post_request(path: &str, body: &impl Serialize) -> Result<Request<Body>, ClientError> {
+    let bytes = serde_json::to_vec(body).map_err(|e| ClientError::Protocol(e.to_string()))?;
+    let mut request = request(Method::POST, path, full(bytes))?;
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(request)
+}
+
+fn empty() -> Body {
+    full(Bytes::new())
+}
+
+fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed()
+}

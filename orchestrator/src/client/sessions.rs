@@ -1,0 +1,37 @@
+//! Sessions: made, listed, ended.
+
+use hyper::Method;
+use shared_protocol::SessionId;
+use shared_protocol::api::{CreateSessionRequest, OkView, SessionStatus, SessionView};
+
+use super::files::escaped;
+use super::{Client, ClientError, Patience, empty, request};
+
+/// The path of a session's resource.
+pub(super) fn session_path(id: &SessionId, resource: &str) -> String {
+    format!("/v1/sessions/{id}/{resource}")
+}
+
+impl Client {
+    pub async fn create_session(&self, wanted: &CreateSessionRequest) -> Result<SessionView, ClientError> {
+        self.post("/v1/sessions", wanted).await
+    }
+
+    /// Live ones; of another status where that is asked for. Labels are `k=v`, and all of them must be there.
+    pub async fn sessions(
+        &self,
+        status: Option<SessionStatus>,
+        labels: &[String],
+    ) -> Result<Vec<SessionView>, ClientError> {
+        let mut query: Vec<String> =
+            labels.iter().map(|label| format!("label={}", escaped(label.as_bytes()))).collect();
+        query.extend(status.map(|status| format!("status={}", status.as_str())));
+        let mark = if query.is_empty() { "" } else { "?" };
+        self.get(&format!("/v1/sessions{mark}{}", query.join("&"))).await
+    }
+
+    pub async fn destroy_session(&self, id: &SessionId) -> Result<(), ClientError> {
+        let request = request(Method::DELETE, &format!("/v1/sessions/{id}"), empty())?;
+        self.document::<OkView>(request, Patience::Bounded).await.map(drop)
+    }
+}
