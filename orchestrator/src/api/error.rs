@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use shared_protocol::{ErrorBody, ErrorCode, InvalidId};
 
+use crate::runner_client::RunnerError;
 use crate::session::SessionError;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -58,5 +59,14 @@ impl From<SessionError> for ApiError {
             body.details = Some(details);
         }
         Self(body)
+    }
+}
+
+impl From<RunnerError> for ApiError {
+    fn from(error: RunnerError) -> Self {
+        match error {
+            RunnerError::Refused(body) => Self(body),
+            RunnerError::Lost(_) | RunnerError::Hostile(_) => Self::new(ErrorCode::SandboxLost, error.to_string()),
+        }
     }
 }

@@ -4,14 +4,30 @@
 //! Who may speak at all is decided before (`server::gate`). Handlers decide nothing about sessions: they take a request apart,
 //! ask the registry, and put the answer together.
 
+pub mod alive;
+pub mod archive;
 pub mod error;
+pub mod events;
+pub mod exec;
+pub mod exec_stream;
+pub mod execs;
 pub mod extract;
+pub mod files;
+pub mod fs;
+pub mod fs_read;
 pub mod health;
 pub mod images;
+pub mod input;
 pub mod openapi;
+pub mod output;
 pub mod route;
 mod routes;
+pub mod run;
 pub mod sessions;
+pub mod shells;
+pub mod target;
+pub mod terminal;
+pub mod upload;
 pub mod workspaces;
 
 use std::sync::Arc;
