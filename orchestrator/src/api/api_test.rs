@@ -188,9 +188,7 @@ async fn a_body_that_is_too_large_or_of_another_type_is_refused() {
 async fn no_route_answers_without_the_key_but_health() {
     let api = api();
     for route in routes::all() {
-        let path = ["{session_id}", "{workspace_id}", "{exec_id}", "{shell}", "{*path}"]
-            .iter()
-            .fold(route.path.to_owned(), |path, name| path.replace(name, "x"));
+        let path = route.path.replace("{session_id}", "7183cb80-d6c").replace("{workspace_id}", "w");
         for key in [None, Some("Bearer wrong-wrong"), Some("Bearer ")] {
             let mut request =
                 Request::builder().method(route.method.to_uppercase().as_str()).uri(&path).header("host", "localhost");

@@ -66,7 +66,7 @@ impl From<RunnerError> for ApiError {
     fn from(error: RunnerError) -> Self {
         match error {
             RunnerError::Refused(body) => Self(body),
-            RunnerError::Lost(_) | RunnerError::Hostile(_) => Self::new(ErrorCode::SandboxLost, error.to_string()),
+            error => Self::new(ErrorCode::SandboxLost, error.to_string()),
         }
     }
 }

@@ -4,6 +4,7 @@ use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
+use shared_protocol::api::AttachedFrame;
 use shared_protocol::id::ID_PATTERN;
 
 use super::ApiState;
@@ -120,6 +121,11 @@ impl Route {
         self
     }
 
+    /// A stream: events, or the same as lines of JSON for who asks for that.
+    pub fn replies_events(self, status: u16) -> Self {
+        self.replies_bytes(status, "text/event-stream").replies_as::<AttachedFrame>(status, "application/x-ndjson")
+    }
+
     pub fn replies_bytes(mut self, status: u16, media_type: &'static str) -> Self {
         self.replies.push((status, Some(Content { media_type, schema: None, is_required: true })));
         self
@@ -189,4 +195,9 @@ pub fn flag_schema() -> Value {
 
 pub fn whole_schema() -> Value {
     json!({ "type": "integer", "minimum": 0, "maximum": 9_007_199_254_740_991_u64 })
+}
+
+/// Of a terminal, in characters.
+pub fn size_schema() -> Value {
+    json!({ "type": "integer", "minimum": 1, "maximum": 65_535 })
 }

@@ -2,26 +2,20 @@
 
 use serde_json::{Value, json};
 use shared_protocol::api::{
-    ApiExecRequest, ApiExecView, ApiRunRequest, AttachedFrame, CreateSessionRequest, DetachedView, ExecReply,
-    FsReadView, FsWriteRequest, ImageView, MkdirRequest, MoveRequest, OkView, RunReply, SessionStatus, SessionView,
-    StatsView, UploadedView, WorkspaceList,
+    ApiExecRequest, ApiExecView, ApiRunRequest, CreateSessionRequest, DetachedView, ExecReply, FsReadView,
+    FsWriteRequest, ImageView, MkdirRequest, MoveRequest, OkView, RunReply, SessionStatus, SessionView, StatsView,
+    UploadedView, WorkspaceList,
 };
 use shared_protocol::id::ID_PATTERN;
 use shared_protocol::runner::{
     FileView, InputRequest, ListView, OpenShellRequest, ResizeRequest, ShellView, SignalRequest, WroteView,
 };
 
-use super::route::{Route, delete, flag_schema, get, path_schema, post, put, whole_schema};
+use super::route::{Route, delete, flag_schema, get, path_schema, post, put, size_schema, whole_schema};
 use super::{
     archive, exec, exec_stream, execs, files, fs, health, images, input, openapi, run, sessions, shells, terminal,
     upload, workspaces,
 };
-
-const SSE: &str = "text/event-stream";
-const NDJSON: &str = "application/x-ndjson";
-const BYTES: &str = "application/octet-stream";
-const TAR: &str = "application/x-tar";
-const FORM: &str = "multipart/form-data";
 
 pub fn all() -> Vec<Route> {
     [about_the_daemon(), sessions(), commands(), shells(), files(), workspaces()].into_iter().flatten().collect()
@@ -67,38 +61,31 @@ fn sessions() -> Vec<Route> {
 
 fn commands() -> Vec<Route> {
     vec![
-        post("/v1/sessions/{session_id}/exec", exec::exec, "Run a command in a shell and wait for it")
+        post("/v1/sessions/{session_id}/exec", exec::exec, "Run a command in a persistent shell")
             .takes::<ApiExecRequest>()
             .replies::<ExecReply>(200)
             .replies::<DetachedView>(202),
-        post(
-            "/v1/sessions/{session_id}/exec/stream",
-            exec_stream::exec_stream,
-            "Run a command and stream what it prints",
-        )
-        .takes::<ApiExecRequest>()
-        .replies_bytes(200, SSE)
-        .replies_as::<AttachedFrame>(200, NDJSON),
-        get("/v1/sessions/{session_id}/execs", execs::list, "List recent commands and runs")
+        post("/v1/sessions/{session_id}/exec/stream", exec_stream::exec_stream, "The same, its output as it comes")
+            .takes::<ApiExecRequest>()
+            .replies_events(200),
+        get("/v1/sessions/{session_id}/execs", execs::list, "Recent commands and runs")
             .replies::<Vec<ApiExecView>>(200),
-        get("/v1/sessions/{session_id}/execs/{exec_id}", execs::reattach, "Read a command's output from an offset on")
-            .query("from", whole_schema(), "The first byte to send")
-            .query("follow", flag_schema(), "Go on until the command ends")
-            .header("Last-Event-ID", whole_schema(), "As `from`, where that is not given")
-            .replies_bytes(200, SSE)
-            .replies_as::<AttachedFrame>(200, NDJSON),
-        post("/v1/sessions/{session_id}/run", run::run, "Run a program beside the shells and wait for it")
+        get("/v1/sessions/{session_id}/execs/{exec_id}", execs::reattach, "Output from an offset on, then live")
+            .query("from", whole_schema(), "The first byte wanted")
+            .query("follow", flag_schema(), "Until the end; otherwise what there is now")
+            .header("Last-Event-ID", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }), "As `from`")
+            .replies_events(200),
+        post("/v1/sessions/{session_id}/run", run::run, "Run a program beside the shells")
             .takes::<ApiRunRequest>()
             .replies::<RunReply>(200)
             .replies::<DetachedView>(202),
-        post("/v1/sessions/{session_id}/run/stream", run::run_stream, "Run a program and stream what it prints")
+        post("/v1/sessions/{session_id}/run/stream", run::run_stream, "The same, its output as it comes")
             .takes::<ApiRunRequest>()
-            .replies_bytes(200, SSE)
-            .replies_as::<AttachedFrame>(200, NDJSON),
+            .replies_events(200),
         post("/v1/sessions/{session_id}/input", input::input, "Type at a shell's terminal")
             .takes::<InputRequest>()
             .replies::<OkView>(200),
-        post("/v1/sessions/{session_id}/signal", input::signal, "Signal the program in the foreground, or a run")
+        post("/v1/sessions/{session_id}/signal", input::signal, "Signal a foreground program")
             .takes::<SignalRequest>()
             .replies::<OkView>(200),
         post("/v1/sessions/{session_id}/resize", input::resize, "Resize a shell's terminal")
@@ -108,54 +95,62 @@ fn commands() -> Vec<Route> {
 }
 
 fn shells() -> Vec<Route> {
-    let side = || json!({ "type": "integer", "minimum": 1, "maximum": 1000 });
     vec![
         get("/v1/sessions/{session_id}/shells", shells::list, "List shells").replies::<Vec<ShellView>>(200),
-        post("/v1/sessions/{session_id}/shells", shells::open, "Open a shell")
+        post("/v1/sessions/{session_id}/shells", shells::open, "Open another shell")
             .takes::<OpenShellRequest>()
             .replies::<ShellView>(201),
         delete("/v1/sessions/{session_id}/shells/{shell}", shells::close, "Close a shell").replies::<OkView>(200),
-        post("/v1/sessions/{session_id}/shells/{shell}/reset", shells::reset, "Replace a shell by a fresh one")
+        post("/v1/sessions/{session_id}/shells/{shell}/reset", shells::reset, "Put a fresh shell in its place")
             .replies::<ShellView>(200),
-        get("/v1/sessions/{session_id}/terminal", terminal::terminal, "A terminal, as a WebSocket")
+        get("/v1/sessions/{session_id}/terminal", terminal::terminal, "A terminal, by WebSocket")
             .query(
                 "shell",
                 json!({ "type": "string", "pattern": ID_PATTERN }),
-                "Its shell; without one, a shell of its own",
+                "A shell that stays when the socket closes",
             )
-            .query("cols", side(), "Columns")
-            .query("rows", side(), "Rows")
+            .query("cols", size_schema(), "Its width")
+            .query("rows", size_schema(), "Its height")
             .replies_nothing(101),
     ]
 }
 
 fn files() -> Vec<Route> {
+    let path = "Absolute, or below /workspace";
     vec![
-        get("/v1/sessions/{session_id}/files/{*path}", files::get, "Read a file")
-            .header("Range", json!({ "type": "string" }), "Part of it")
-            .replies_bytes(200, BYTES)
-            .replies_bytes(206, BYTES),
-        put("/v1/sessions/{session_id}/files/{*path}", files::put, "Write a file: all of it, or nothing")
-            .query("mode", json!({ "type": "string", "pattern": "^[0-7]{3,4}$" }), "Permission bits, in octal")
-            .takes_bytes(BYTES)
+        get("/v1/sessions/{session_id}/files/{*path}", files::get, "A file's bytes; ranges are possible")
+            .header(
+                "Range",
+                json!({ "type": "string", "pattern": "^bytes=[0-9]{1,15}-[0-9]{0,15}$" }),
+                "Only these bytes",
+            )
+            .replies_bytes(200, "application/octet-stream")
+            .replies_bytes(206, "application/octet-stream"),
+        put("/v1/sessions/{session_id}/files/{*path}", files::put, "Write a file, all or nothing")
+            .query("mode", json!({ "type": "string", "pattern": "^[0-7]{1,4}$" }), "Permission bits")
+            .takes_bytes("application/octet-stream")
             .replies::<WroteView>(201),
-        get("/v1/sessions/{session_id}/fs/read", fs::read, "Read a small file")
-            .needs_query("path", path_schema(), PATH)
-            .query("max_bytes", whole_schema(), "Of the content")
+        delete("/v1/sessions/{session_id}/fs", fs::delete, "Delete a file or directory")
+            .needs_query("path", path_schema(), path)
+            .query("recursive", flag_schema(), "With all that is in it")
+            .replies::<OkView>(200),
+        get("/v1/sessions/{session_id}/fs/read", fs::read, "A small file, in JSON")
+            .needs_query("path", path_schema(), path)
+            .query("max_bytes", whole_schema(), "How much of it at most")
             .replies::<FsReadView>(200),
-        post("/v1/sessions/{session_id}/fs/write", fs::write, "Write a small file")
+        post("/v1/sessions/{session_id}/fs/write", fs::write, "Write a small file, from JSON")
             .takes::<FsWriteRequest>()
             .replies::<OkView>(200),
-        post("/v1/sessions/{session_id}/fs/upload", upload::upload, "Upload files")
-            .takes_bytes(FORM)
+        post("/v1/sessions/{session_id}/fs/upload", upload::upload, "Write files of a form")
+            .takes_bytes("multipart/form-data")
             .replies::<UploadedView>(200),
         get("/v1/sessions/{session_id}/fs/list", fs::list, "List a directory")
-            .query("path", path_schema(), PATH)
-            .query("recursive", flag_schema(), "With all that is below")
+            .needs_query("path", path_schema(), path)
+            .query("recursive", flag_schema(), "With all that is below it")
             .replies::<ListView>(200),
         get("/v1/sessions/{session_id}/fs/stat", fs::stat, "Look at a file")
-            .needs_query("path", path_schema(), PATH)
-            .query("follow", flag_schema(), "Of a link: what it points to")
+            .needs_query("path", path_schema(), path)
+            .query("follow", flag_schema(), "What a link leads to, rather than the link")
             .replies::<FileView>(200),
         post("/v1/sessions/{session_id}/fs/mkdir", fs::mkdir, "Make a directory")
             .takes::<MkdirRequest>()
@@ -163,21 +158,15 @@ fn files() -> Vec<Route> {
         post("/v1/sessions/{session_id}/fs/move", fs::rename, "Move a file or directory")
             .takes::<MoveRequest>()
             .replies::<FileView>(200),
-        delete("/v1/sessions/{session_id}/fs", fs::delete, "Delete a file or directory")
-            .needs_query("path", path_schema(), PATH)
-            .query("recursive", flag_schema(), "With all that is in it")
-            .replies::<OkView>(200),
-        get("/v1/sessions/{session_id}/archive", archive::get, "A directory as a tar")
-            .needs_query("path", path_schema(), PATH)
-            .replies_bytes(200, TAR),
+        get("/v1/sessions/{session_id}/archive", archive::get, "A directory, as tar")
+            .needs_query("path", path_schema(), path)
+            .replies_bytes(200, "application/x-tar"),
         put("/v1/sessions/{session_id}/archive", archive::put, "Unpack a tar into a directory")
-            .needs_query("path", path_schema(), PATH)
-            .takes_bytes(TAR)
+            .needs_query("path", path_schema(), path)
+            .takes_bytes("application/x-tar")
             .replies::<WroteView>(201),
     ]
 }
-
-const PATH: &str = "In the sandbox; relative to the workspace unless it begins with a slash";
 
 fn workspaces() -> Vec<Route> {
     vec![
@@ -185,19 +174,5 @@ fn workspaces() -> Vec<Route> {
         delete("/v1/workspaces/{workspace_id}", workspaces::delete, "Delete a workspace with all that is in it")
             .query("force", flag_schema(), "Destroy the sessions that use it")
             .replies::<OkView>(200),
-        get("/v1/workspaces/{workspace_id}/fs", workspaces::list_files, "List a directory of a workspace")
-            .query("path", path_schema(), PATH)
-            .query("recursive", flag_schema(), "With all that is below")
-            .replies::<ListView>(200),
-        get("/v1/workspaces/{workspace_id}/fs/read", workspaces::read_file, "Read a small file of a workspace")
-            .needs_query("path", path_schema(), PATH)
-            .query("max_bytes", whole_schema(), "Of the content")
-            .replies::<FsReadView>(200),
-        post("/v1/workspaces/{workspace_id}/fs/write", workspaces::write_file, "Write a small file of a workspace")
-            .takes::<FsWriteRequest>()
-            .replies::<OkView>(200),
-        post("/v1/workspaces/{workspace_id}/fs/upload", workspaces::upload_files, "Upload files into a workspace")
-            .takes_bytes(FORM)
-            .replies::<UploadedView>(200),
     ]
 }

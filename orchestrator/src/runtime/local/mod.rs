@@ -79,7 +79,10 @@ impl LocalRuntime {
         files::write_shared(&config.data_dir).map_err(|e| failed("writing the files that sandboxes share", e))?;
         let runner = files::write_runner(&config.data_dir).map_err(|e| failed("writing the runner", e))?;
         let host = Host::look(&config.data_dir).map_err(|e| failed("looking at the host", e))?;
-        let cgroups = Cgroups::open(&cgroup_name(&config.data_dir));
+        let name = cgroup_name(&config.data_dir);
+        // For an operator, and for whoever looks after a daemon that was killed.
+        std::fs::write(config.data_dir.join("cgroup"), &name).map_err(|e| failed("writing the cgroup's name", e))?;
+        let cgroups = Cgroups::open(&name);
         if let Cgroups::None { why } = &cgroups {
             tracing::warn!(%why, "memory, cpu and process limits of sandboxes are not enforced by cgroups");
         }
@@ -88,7 +91,7 @@ impl LocalRuntime {
             tracing::warn!(protection = %name, "a protection of sandboxes is off");
             protections.disable(name).map_err(RuntimeError::Unsupported)?;
         }
-        let live = LiveTable::new(&cgroup_name(&config.data_dir));
+        let live = LiveTable::new(&name);
         Ok(Self { config, host, cgroups, runner, protections, sandboxes, live })
     }
 
