@@ -12,6 +12,7 @@ pub mod files;
 pub mod fs;
 pub mod fs_read;
 pub mod input;
+pub mod intake;
 pub mod output;
 pub mod run;
 pub mod shells;
@@ -63,3 +64,8 @@ pub fn router(state: ApiState) -> Router {
         .route(&at("archive"), get(archive::get).put(archive::put))
         .with_state(state)
 }
+
+#[cfg(test)]
+pub(crate) mod live;
+#[cfg(test)]
+mod live_test;
