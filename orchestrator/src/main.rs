@@ -1,5 +1,7 @@
 //! Nothing is decided here.
 
-fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    orchestrator::helper_main().unwrap_or(ExitCode::SUCCESS)
 }

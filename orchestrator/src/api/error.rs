@@ -7,24 +7,58 @@ use shared_protocol::{ErrorBody, ErrorCode, InvalidId};
 use crate::runner_client::RunnerError;
 use crate::session::SessionError;
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ApiError(pub ErrorBody);
+
+impl ApiError {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(ErrorBody::new(code, message))
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, message)
+    }
+}
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.error_code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, axum::Json(self.0)).into_response()
+        let code = self.0.error_code;
+        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // The code goes with the answer to where errors are counted and logged.
+        (status, axum::Extension(code), axum::Json(self.0)).into_response()
+    }
+}
+
+impl From<ErrorBody> for ApiError {
+    fn from(body: ErrorBody) -> Self {
+        Self(body)
+    }
+}
+
+impl From<InvalidId> for ApiError {
+    fn from(error: InvalidId) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         let code = match &error {
+            SessionError::InvalidRequest(_) => ErrorCode::InvalidRequest,
+            SessionError::InvalidImage(_) => ErrorCode::InvalidImage,
             SessionError::NotFound(_) => ErrorCode::SessionNotFound,
             SessionError::Expired(_) => ErrorCode::SessionExpired,
             SessionError::Lost { .. } => ErrorCode::SandboxLost,
+            SessionError::WorkspaceNotFound(_) => ErrorCode::WorkspaceNotFound,
+            SessionError::Conflict(_) => ErrorCode::Conflict,
+            SessionError::Limit { .. } => ErrorCode::LimitReached,
+            SessionError::Internal(_) => ErrorCode::InternalError,
         };
-        Self(ErrorBody::new(code, error.to_string()))
+        let mut body = ErrorBody::new(code, error.to_string());
+        if let SessionError::Limit { details, .. } = error {
+            body.details = Some(details);
+        }
+        Self(body)
     }
 }
 
@@ -32,13 +66,7 @@ impl From<RunnerError> for ApiError {
     fn from(error: RunnerError) -> Self {
         match error {
             RunnerError::Refused(body) => Self(body),
-            error => Self(ErrorBody::new(ErrorCode::SandboxLost, error.to_string())),
+            error => Self::new(ErrorCode::SandboxLost, error.to_string()),
         }
-    }
-}
-
-impl From<InvalidId> for ApiError {
-    fn from(error: InvalidId) -> Self {
-        Self(ErrorBody::new(ErrorCode::InvalidRequest, error.to_string()))
     }
 }

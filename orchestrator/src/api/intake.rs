@@ -56,6 +56,6 @@ impl http_body::Body for Passing {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.size.clone()
+        self.size
     }
 }

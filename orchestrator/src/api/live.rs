@@ -1,10 +1,13 @@
-//! For tests: the routes on a real port, over the real runner as a plain process.
+//! For tests: the routes on a real port, over sessions whose sandbox is the real runner as a plain process.
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -12,29 +15,129 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use shared_protocol::SessionId;
+use shared_protocol::api::{CreateSessionRequest, ImageView, StatsView};
+use shared_protocol::{RuntimeName, SessionId};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 
 use super::{ApiState, router};
-use crate::config::Config;
+use crate::config::{Config, ServeFlags};
 use crate::metrics::Metrics;
-use crate::runner_client::RunnerClient;
-use crate::runtime::RunnerAddress;
-use crate::session::{Registry, SessionHandle};
+use crate::runtime::{RunnerAddress, Runtime, RuntimeError, Sandbox, SandboxSpec};
+use crate::session::{Registry, RegistryParts, SessionHandle};
+use crate::workspace::{WorkspaceDirs, Workspaces};
+
+/// Sandboxes that are none: a runner each, in a directory of its own.
+struct Processes {
+    dir: PathBuf,
+    running: Mutex<HashMap<SessionId, (Child, oneshot::Sender<String>)>>,
+}
+
+impl Processes {
+    fn stop(&self, id: &SessionId) {
+        if let Some((mut child, _)) = self.running.lock().unwrap().remove(id) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for (mut child, _) in self.running.lock().unwrap().drain().map(|(_, process)| process) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[async_trait]
+impl Runtime for Processes {
+    fn name(&self) -> RuntimeName {
+        RuntimeName::new("local").unwrap()
+    }
+
+    fn images(&self) -> Vec<ImageView> {
+        vec![ImageView { name: "base".into(), runtime: self.name(), source: "host".into(), default: true }]
+    }
+
+    fn check(&self, _: &SandboxSpec) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, RuntimeError> {
+        let (socket, sender_and_end) = (self.dir.join("s"), oneshot::channel());
+        let (sender, ended) = sender_and_end;
+        let child = start_runner(&self.dir, &socket);
+        self.running.lock().unwrap().insert(spec.id.clone(), (child, sender));
+        Ok(Sandbox { address: RunnerAddress::Unix(socket), ended })
+    }
+
+    async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
+        Err(RuntimeError::Gone(id.clone()))
+    }
+
+    async fn stats(&self, id: &SessionId) -> Result<StatsView, RuntimeError> {
+        Err(RuntimeError::Gone(id.clone()))
+    }
+
+    async fn pause(&self, _: &SessionId) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn resume(&self, _: &SessionId) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn destroy(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        self.stop(id);
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<SessionId>, RuntimeError> {
+        Ok(self.running.lock().unwrap().keys().cloned().collect())
+    }
+}
+
+/// Starts a runner and waits until it listens.
+fn start_runner(dir: &Path, socket: &Path) -> Child {
+    let program = dir.join("runner");
+    let mut file = std::fs::File::create(&program).unwrap();
+    file.write_all(crate::EMBEDDED_RUNNER).unwrap();
+    file.set_permissions(PermissionsExt::from_mode(0o755)).unwrap();
+    drop(file);
+    let mut command = Command::new(&program);
+    command.arg("--socket").arg(socket).arg("--workspace").arg(dir.join("workspace")).stderr(Stdio::piped());
+    // Another thread's fork may hold the file open for writing for a moment.
+    let mut runner = loop {
+        match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            spawned => break spawned.unwrap(),
+        }
+    };
+    let mut log = BufReader::new(runner.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "the runner ended before it listened");
+    }
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    runner
+}
 
 /// One session on one runner. Its process ends with this value.
 pub struct Live {
     pub port: u16,
+    pub sessions: Registry,
     pub session: SessionHandle,
-    pub workspace: std::path::PathBuf,
-    runner: Child,
+    pub workspace: PathBuf,
+    runtime: Arc<Processes>,
     _dir: tempfile::TempDir,
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let _ = self.runner.kill();
-        let _ = self.runner.wait();
+        self.runtime.stop(self.session.id());
     }
 }
 
@@ -69,48 +172,44 @@ impl Coming {
 impl Live {
     pub async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (program, socket) = (dir.path().join("runner"), dir.path().join("s"));
         let workspace = dir.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
         std::fs::set_permissions(&workspace, PermissionsExt::from_mode(0o777)).unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let mut file = std::fs::File::create(&program).unwrap();
-        file.write_all(crate::EMBEDDED_RUNNER).unwrap();
-        file.set_permissions(PermissionsExt::from_mode(0o755)).unwrap();
-        drop(file);
-        let mut command = Command::new(&program);
-        command.arg("--socket").arg(&socket).arg("--workspace").arg(&workspace).stderr(Stdio::piped());
-        // Another thread's fork may hold the file open for writing for a moment.
-        let mut runner = loop {
-            match command.spawn() {
-                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
-                spawned => break spawned.unwrap(),
-            }
-        };
-        let mut log = BufReader::new(runner.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("listening") {
-            line.clear();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the runner ended before it listened");
-        }
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
 
-        let sessions = Registry::default();
-        let session =
-            sessions.insert(SessionId::new("s").unwrap(), RunnerClient::new(RunnerAddress::Unix(socket.clone())));
-        let state = ApiState { sessions, config: Arc::new(Config::default()), metrics: Metrics };
+        let flags = ServeFlags { data_dir: Some(dir.path().join("data")), ..ServeFlags::default() };
+        let config = Config::load(&flags).unwrap();
+        let runtime = Arc::new(Processes { dir: dir.path().to_owned(), running: Mutex::default() });
+        let metrics = Metrics::new();
+        let dirs = WorkspaceDirs::open(dir.path().join("workspaces")).unwrap();
+        let parts = RegistryParts {
+            runtimes: vec![runtime.clone()],
+            config: config.sessions.clone(),
+            workspaces: dirs.clone(),
+            metrics: metrics.clone(),
+        };
+        let sessions = Registry::new(parts).unwrap();
+        let view = sessions.create(CreateSessionRequest::default(), None).await.unwrap();
+        let session = sessions.get(&view.id).unwrap();
+        let workspaces = Workspaces::new(dirs, sessions.clone());
+        let state = ApiState { sessions: sessions.clone(), config: Arc::new(config), metrics, workspaces };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move { axum::serve(listener, router(state)).await });
-        Self { port, session, workspace, runner, _dir: dir }
+        Self { port, sessions, session, workspace, runtime, _dir: dir }
     }
 
-    /// Sends a request to `/v1/sessions/s/{path}`.
+    /// Where the session's calls are.
+    pub fn path(&self, path: &str) -> String {
+        format!("/v1/sessions/{}/{path}", self.session.id())
+    }
+
+    /// Sends a request about the session.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Coming {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(async move { drop(connection.await) });
-        let mut request = Request::builder().method(method).uri(format!("/v1/sessions/s/{path}")).header("host", "x");
+        let mut request = Request::builder().method(method).uri(self.path(path)).header("host", "x");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

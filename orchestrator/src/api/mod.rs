@@ -1,4 +1,8 @@
-//! The HTTP API: a file for each resource.
+//! The HTTP API. One file a resource; all routes in one table (`routes`), from which come both the router and the OpenAPI
+//! document, so that the two cannot differ.
+//!
+//! Who may speak at all is decided before (`server::gate`). Handlers decide nothing about sessions: they take a request apart,
+//! ask the registry, and put the answer together.
 
 pub mod alive;
 pub mod archive;
@@ -11,61 +15,66 @@ pub mod extract;
 pub mod files;
 pub mod fs;
 pub mod fs_read;
+pub mod health;
+pub mod images;
 pub mod input;
 pub mod intake;
+pub mod openapi;
 pub mod output;
+pub mod route;
+mod routes;
 pub mod run;
+pub mod sessions;
 pub mod shells;
 pub mod target;
 pub mod terminal;
 pub mod upload;
+pub mod workspaces;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::extract::Request;
+use hyper::Method;
+use shared_protocol::ErrorCode;
 
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::session::Registry;
+use crate::workspace::Workspaces;
+use error::ApiError;
 
+/// What handlers share. Cheap to clone: axum does for every request.
 #[derive(Clone)]
 pub struct ApiState {
     pub sessions: Registry,
     pub config: Arc<Config>,
     pub metrics: Metrics,
+    pub workspaces: Workspaces,
 }
 
 pub fn router(state: ApiState) -> Router {
-    let at = |path: &str| format!("/v1/sessions/{{id}}/{path}");
-    Router::new()
-        .route(&at("exec"), post(exec::exec))
-        .route(&at("exec/stream"), post(exec_stream::exec_stream))
-        .route(&at("execs"), get(execs::list))
-        .route(&at("execs/{exec_id}"), get(execs::reattach))
-        .route(&at("run"), post(run::run))
-        .route(&at("run/stream"), post(run::run_stream))
-        .route(&at("input"), post(input::input))
-        .route(&at("signal"), post(input::signal))
-        .route(&at("resize"), post(input::resize))
-        .route(&at("shells"), get(shells::list).post(shells::open))
-        .route(&at("shells/{name}"), delete(shells::close))
-        .route(&at("shells/{name}/reset"), post(shells::reset))
-        .route(&at("terminal"), get(terminal::terminal))
-        .route(&at("files/{*path}"), get(files::get).put(files::put))
-        .route(&at("fs"), delete(fs::delete))
-        .route(&at("fs/read"), get(fs::read))
-        .route(&at("fs/write"), post(fs::write))
-        .route(&at("fs/upload"), post(upload::upload))
-        .route(&at("fs/list"), get(fs::list))
-        .route(&at("fs/stat"), get(fs::stat))
-        .route(&at("fs/mkdir"), post(fs::mkdir))
-        .route(&at("fs/move"), post(fs::rename))
-        .route(&at("archive"), get(archive::get).put(archive::put))
-        .with_state(state)
+    let router = routes::all().into_iter().fold(Router::new(), |router, route| {
+        let (path, handler) = route.into_handler();
+        router.route(path, handler)
+    });
+    router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(state)
+}
+
+async fn no_route(request: Request) -> ApiError {
+    let path = extract::shown(request.uri().path());
+    ApiError::new(ErrorCode::NotFound, format!("there is nothing at {path:?}; /openapi.json lists what there is"))
+}
+
+async fn no_method(method: Method) -> ApiError {
+    let method = extract::shown(method.as_str());
+    ApiError::new(ErrorCode::MethodNotAllowed, format!("{method} is not possible here; the header Allow says what is"))
 }
 
 #[cfg(test)]
-pub(crate) mod live;
+mod live;
 #[cfg(test)]
 mod live_test;
+#[cfg(test)]
+#[path = "api_test.rs"]
+mod tests;
