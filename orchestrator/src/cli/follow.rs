@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use shared_protocol::runner::{OutcomeKind, Stream};
 use shared_protocol::{ExecId, SessionId};
-use tokio::io::{AsyncWrite, AsyncWriteExt, Stderr, Stdout};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::exit::{Ending, Failure};
 use super::output::say;
@@ -24,15 +24,17 @@ pub fn new_exec_id() -> Result<ExecId, Failure> {
     ExecId::new(format!("cli-{}", random_hex(8)?)).map_err(|e| Failure::failed(e.to_string()))
 }
 
+type Sink = Box<dyn AsyncWrite + Unpin>;
+
 /// Where output goes.
 struct Sinks {
-    stdout: Stdout,
-    stderr: Stderr,
+    stdout: Sink,
+    stderr: Sink,
 }
 
 impl Sinks {
     fn new() -> Self {
-        Self { stdout: tokio::io::stdout(), stderr: tokio::io::stderr() }
+        Self { stdout: Box::new(tokio::io::stdout()), stderr: Box::new(tokio::io::stderr()) }
     }
 
     async fn write(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Failure> {
@@ -44,7 +46,7 @@ impl Sinks {
     }
 }
 
-async fn write_out(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+async fn write_out(to: &mut Sink, bytes: &[u8]) -> std::io::Result<()> {
     to.write_all(bytes).await?;
     to.flush().await
 }
@@ -184,44 +186,5 @@ pub fn conclude(done: &StreamDone) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn a_piece_that_was_partly_seen_is_new_only_from_there() {
-        let mut cursor = Cursor { next: 4 };
-        assert_eq!(cursor.take(2, b"cdef"), Fresh { missing: 0, bytes: b"ef" });
-        assert_eq!(cursor.take(0, b"abc"), Fresh { missing: 0, bytes: b"" });
-        assert_eq!(cursor.take(8, b"i"), Fresh { missing: 2, bytes: b"i" });
-        assert_eq!(cursor, Cursor { next: 9 });
-    }
-
-    #[test]
-    fn a_gap_counts_only_what_had_not_come() {
-        let mut cursor = Cursor { next: 10 };
-        assert_eq!(cursor.skip(0, 5), 0);
-        assert_eq!(cursor.skip(5, 20), 15);
-        assert_eq!(cursor, Cursor { next: 25 });
-    }
-
-    proptest! {
-        #[test]
-        fn however_often_it_is_cut_and_asked_again_every_byte_comes_once(
-            text in proptest::collection::vec(any::<u8>(), 1..200),
-            cuts in proptest::collection::vec((0usize..200, 1usize..40), 1..20),
-        ) {
-            let mut cursor = Cursor::default();
-            let mut seen = Vec::new();
-            for (back, length) in cuts.into_iter().chain([(0, 200)]) {
-                let from = usize::try_from(cursor.next).unwrap().saturating_sub(back);
-                let piece = &text[from.min(text.len())..(from + length).min(text.len())];
-                let fresh = cursor.take(from as u64, piece);
-                prop_assert_eq!(fresh.missing, 0);
-                seen.extend_from_slice(fresh.bytes);
-            }
-            prop_assert_eq!(seen, text);
-        }
-    }
-}
+#[path = "follow_test.rs"]
+mod tests;
