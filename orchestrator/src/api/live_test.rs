@@ -297,14 +297,17 @@ async fn shells_are_opened_used_and_closed() {
 #[tokio::test]
 async fn a_program_reads_what_is_typed_and_hears_signals() {
     let live = Live::start().await;
-    let body = json!({"cmd": "read -r line; echo got $line; sleep 60", "streams": "tty"}).to_string();
+    let body = json!({"cmd": "echo rea''dy; read -r line; echo got $line; sleep 60", "streams": "tty"}).to_string();
     let mut stream = live.send(Method::POST, "exec/stream", &[], body).await;
-    let (status, _) = live.post("input", json!({"data": "word\n"})).await;
-    assert_eq!(status, StatusCode::OK);
     let (mut reader, mut output) = (Events::default(), String::new());
-    while !output.contains("got word") {
-        for event in reader.push(&stream.piece().await) {
-            output.push_str(event.data["chunk"].as_str().unwrap_or_default());
+    for (wanted, typed) in [("ready", Some("word\n")), ("got word", None)] {
+        while !output.contains(wanted) {
+            for event in reader.push(&stream.piece().await) {
+                output.push_str(event.data["chunk"].as_str().unwrap_or_default());
+            }
+        }
+        if let Some(data) = typed {
+            assert_eq!(live.post("input", json!({ "data": data })).await.0, StatusCode::OK);
         }
     }
     let (status, _) = live.post("signal", json!({"signal": "INT"})).await;
