@@ -9,7 +9,8 @@ use hyper::{Method, StatusCode};
 use super::ApiState;
 use super::alive::in_session;
 use super::error::ApiError;
-use super::files::{send_body, stream};
+use super::files::{begin, send_body, stream};
+use super::intake::drain;
 use super::target::{Params, session_id};
 use crate::runner_client::FileCall;
 use crate::session::Activity;
@@ -20,8 +21,13 @@ pub async fn get(State(state): State<ApiState>, request: Request) -> Result<Resp
 }
 
 pub async fn put(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    let activity = state.sessions.get(&session_id(request.uri())?)?.begin().await?;
-    unpack(&state, activity, request).await
+    match begin(&state, session_id(request.uri())?).await {
+        Ok(activity) => unpack(&state, activity, request).await,
+        Err(error) => {
+            drain(request.into_body()).await;
+            Err(error)
+        }
+    }
 }
 
 pub async fn pack(state: &ApiState, activity: Activity, request: Request) -> Result<Response, ApiError> {

@@ -17,12 +17,13 @@ use hyper::header::{
 };
 use hyper::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use shared_protocol::SessionId;
 use shared_protocol::runner::WroteView;
 
 use super::ApiState;
 use super::alive::in_session;
 use super::error::ApiError;
-use super::intake::Intake;
+use super::intake::{Intake, drain};
 use super::target::{Params, file_path, session_id};
 use crate::metrics::Metrics;
 use crate::runner_client::{FileAnswer, FileCall, Outgoing, RunnerError};
@@ -39,8 +40,18 @@ pub async fn get(State(state): State<ApiState>, request: Request) -> Result<Resp
 
 pub async fn put(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let path = file_path(request.uri())?;
-    let activity = state.sessions.get(&session_id(request.uri())?)?.begin().await?;
-    write(&state, activity, &path, request).await
+    match begin(&state, session_id(request.uri())?).await {
+        Ok(activity) => write(&state, activity, &path, request).await,
+        Err(error) => {
+            drain(request.into_body()).await;
+            Err(error)
+        }
+    }
+}
+
+/// As a function of its own, for those who have a body to throw away where it fails.
+pub async fn begin(state: &ApiState, id: SessionId) -> Result<Activity, ApiError> {
+    Ok(state.sessions.get(&id)?.begin().await?)
 }
 
 /// Answers a `GET` or `HEAD` with the file's bytes, or the part of them that `Range` names.

@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 
 /// Of a refused body: what is read and thrown away, and for how long.
 const MAX_DRAINED_BYTES: usize = 64 << 20;
-const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
+pub const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// A request's body that can be read by the runner's connection and, once that is gone, from here.
 pub struct Intake(Arc<Mutex<Body>>);
@@ -36,14 +36,19 @@ impl Intake {
     /// Throws the rest away.
     pub async fn drain(self) {
         let body = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // Too much to be worth reading: such a client has to look for its answer while it sends.
-        if http_body::Body::size_hint(&body).lower() > MAX_DRAINED_BYTES as u64 {
-            return;
-        }
-        let mut rest = http_body_util::Limited::new(body, MAX_DRAINED_BYTES);
-        let drained = async { while let Some(Ok(_)) = rest.frame().await {} };
-        let _ = tokio::time::timeout(MAX_DRAIN_TIME, drained).await;
+        drain(body).await;
     }
+}
+
+/// Throws a body away that nobody will read.
+pub async fn drain(body: Body) {
+    // Too much to be worth reading: such a client has to look for its answer while it sends.
+    if http_body::Body::size_hint(&body).lower() > MAX_DRAINED_BYTES as u64 {
+        return;
+    }
+    let mut rest = http_body_util::Limited::new(body, MAX_DRAINED_BYTES);
+    let drained = async { while let Some(Ok(_)) = rest.frame().await {} };
+    let _ = tokio::time::timeout(MAX_DRAIN_TIME, drained).await;
 }
 
 impl http_body::Body for Passing {

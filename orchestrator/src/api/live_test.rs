@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -212,14 +213,34 @@ async fn a_part_of_a_file_and_its_head_alone() {
     assert_eq!((status, &error["error_code"]), (StatusCode::NOT_FOUND, &json!("FILE_NOT_FOUND")));
 }
 
+/// Puts 20 MiB as a simple client does, which looks for its answer only when it has sent everything.
+async fn put_then_look(live: &Live, path: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", live.port)).await.unwrap();
+    let body = vec![0u8; 20 << 20];
+    let head = format!("PUT {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", live.path(path), body.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&body).await.unwrap();
+    let mut answer = vec![0; 4096];
+    let count = stream.read(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer[..count]).into_owned()
+}
+
 #[tokio::test]
 async fn a_body_that_is_refused_halfway_has_its_answer() {
     let live = Live::start().await;
     std::fs::create_dir(live.workspace.join("dir")).unwrap();
-    let large = vec![0u8; 20 << 20];
-    let mut answer = live.send(Method::PUT, "files/dir", &[], large).await;
-    let error: Value = serde_json::from_slice(&answer.bytes().await).unwrap();
-    assert_eq!((answer.status, &error["error_code"]), (StatusCode::BAD_REQUEST, &json!("INVALID_REQUEST")));
+    let answer = put_then_look(&live, "files/dir").await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("INVALID_REQUEST"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_for_a_session_that_is_over_has_its_answer() {
+    let live = Live::start().await;
+    live.sessions.destroy(live.session.id()).await.unwrap();
+    for path in ["files/f", "archive?path=d"] {
+        let answer = put_then_look(&live, path).await;
+        assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("SESSION_NOT_FOUND"), "{answer}");
+    }
 }
 
 #[tokio::test]
@@ -297,14 +318,17 @@ async fn shells_are_opened_used_and_closed() {
 #[tokio::test]
 async fn a_program_reads_what_is_typed_and_hears_signals() {
     let live = Live::start().await;
-    let body = json!({"cmd": "read -r line; echo got $line; sleep 60", "streams": "tty"}).to_string();
+    let body = json!({"cmd": "echo rea''dy; read -r line; echo got $line; sleep 60", "streams": "tty"}).to_string();
     let mut stream = live.send(Method::POST, "exec/stream", &[], body).await;
-    let (status, _) = live.post("input", json!({"data": "word\n"})).await;
-    assert_eq!(status, StatusCode::OK);
     let (mut reader, mut output) = (Events::default(), String::new());
-    while !output.contains("got word") {
-        for event in reader.push(&stream.piece().await) {
-            output.push_str(event.data["chunk"].as_str().unwrap_or_default());
+    for (wanted, typed) in [("ready", Some("word\n")), ("got word", None)] {
+        while !output.contains(wanted) {
+            for event in reader.push(&stream.piece().await) {
+                output.push_str(event.data["chunk"].as_str().unwrap_or_default());
+            }
+        }
+        if let Some(data) = typed {
+            assert_eq!(live.post("input", json!({ "data": data })).await.0, StatusCode::OK);
         }
     }
     let (status, _) = live.post("signal", json!({"signal": "INT"})).await;

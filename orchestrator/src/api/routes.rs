@@ -169,10 +169,25 @@ fn files() -> Vec<Route> {
 }
 
 fn workspaces() -> Vec<Route> {
+    let path = "Relative to the workspace, or absolute in a sandbox that has it mounted";
     vec![
         get("/v1/workspaces", workspaces::list, "List workspaces").replies::<WorkspaceList>(200),
         delete("/v1/workspaces/{workspace_id}", workspaces::delete, "Delete a workspace with all that is in it")
             .query("force", flag_schema(), "Destroy the sessions that use it")
             .replies::<OkView>(200),
+        get("/v1/workspaces/{workspace_id}/fs", workspaces::list_files, "List a directory of a workspace")
+            .query("path", path_schema(), path)
+            .query("recursive", flag_schema(), "With all that is below")
+            .replies::<ListView>(200),
+        get("/v1/workspaces/{workspace_id}/fs/read", workspaces::read_file, "Read a small file of a workspace")
+            .needs_query("path", path_schema(), path)
+            .query("max_bytes", whole_schema(), "Of the content")
+            .replies::<FsReadView>(200),
+        post("/v1/workspaces/{workspace_id}/fs/write", workspaces::write_file, "Write a small file of a workspace")
+            .takes::<FsWriteRequest>()
+            .replies::<OkView>(200),
+        post("/v1/workspaces/{workspace_id}/fs/upload", workspaces::upload_files, "Upload files into a workspace")
+            .takes_bytes("multipart/form-data")
+            .replies::<UploadedView>(200),
     ]
 }

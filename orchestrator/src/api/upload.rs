@@ -16,7 +16,9 @@ use shared_protocol::{ErrorBody, ErrorCode};
 
 use super::ApiState;
 use super::error::ApiError;
+use super::files::begin;
 use super::fs::document;
+use super::intake::{MAX_DRAIN_TIME, drain};
 use super::target::{checked_path, invalid, session_id};
 use crate::runner_client::{FileCall, Outgoing};
 use crate::session::Activity;
@@ -37,16 +39,34 @@ const PIECES: usize = 2;
 const WORKSPACE: &str = "/workspace";
 
 pub async fn upload(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    let activity = state.sessions.get(&session_id(request.uri())?)?.begin().await?;
-    upload_in(&state, activity, request).await
+    match begin(&state, session_id(request.uri())?).await {
+        Ok(activity) => upload_in(&state, activity, request).await,
+        Err(error) => {
+            drain(request.into_body()).await;
+            Err(error)
+        }
+    }
 }
 
 pub async fn upload_in(state: &ApiState, activity: Activity, mut request: Request) -> Result<Response, ApiError> {
     DefaultBodyLimit::disable().apply(&mut request);
     let mut form = Multipart::from_request(request, &()).await.map_err(|error| invalid(error.body_text()))?;
     let mut upload = Upload { state, activity, directory: None, is_made: false, early: Vec::new(), paths: Vec::new() };
-    while let Some(field) = form.next_field().await.map_err(cut)? {
-        upload.take(field).await?;
+    let taken = async {
+        while let Some(field) = form.next_field().await.map_err(cut)? {
+            upload.take(field).await?;
+        }
+        Ok(())
+    };
+    if let Err(error) = taken.await {
+        // The client sends on, and would not get to the answer.
+        let rest = async {
+            while let Ok(Some(mut field)) = form.next_field().await {
+                while let Ok(Some(_)) = field.chunk().await {}
+            }
+        };
+        let _ = tokio::time::timeout(MAX_DRAIN_TIME, rest).await;
+        return Err(error);
     }
     let paths = upload.finish().await?;
     Ok(Json(UploadedView { ok: true, paths }).into_response())

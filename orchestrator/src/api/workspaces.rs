@@ -1,12 +1,13 @@
-//! `/v1/workspaces`: directories that outlive sessions.
+//! `/v1/workspaces`: directories that outlive sessions, and their files while no session runs.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::response::Response;
 use shared_protocol::api::{OkView, WorkspaceList};
 
-use super::ApiState;
 use super::error::ApiError;
 use super::extract::{QueryPairs, WorkspacePath, unknown_parameter};
+use super::{ApiState, fs, fs_read, upload};
 
 pub async fn list(State(state): State<ApiState>) -> Result<Json<WorkspaceList>, ApiError> {
     Ok(Json(WorkspaceList { workspaces: state.workspaces.list().await? }))
@@ -28,4 +29,25 @@ pub async fn delete(
     }
     state.workspaces.delete(&id, force).await?;
     Ok(Json(OkView::new()))
+}
+
+/// The calls of a session's files, in a sandbox that has the workspace mounted.
+macro_rules! in_workspace {
+    ($($handler:ident => $function:path),* $(,)?) => {$(
+        pub async fn $handler(
+            State(state): State<ApiState>,
+            WorkspacePath(id): WorkspacePath,
+            request: Request,
+        ) -> Result<Response, ApiError> {
+            let activity = state.workspaces.begin(&id).await?;
+            $function(&state, activity, request).await
+        }
+    )*};
+}
+
+in_workspace! {
+    list_files => fs::list_in,
+    read_file => fs_read::read_in,
+    write_file => fs::write_in,
+    upload_files => upload::upload_in,
 }

@@ -17,6 +17,22 @@ use crate::session::SessionError;
 /// No workspace can have this name: an id begins with a letter or a digit.
 const TRASH: &str = ".trash";
 
+/// Whom commands run as, on every runtime.
+const SANDBOX_USER: u32 = 1000;
+
+/// A new one belongs to the sandbox's user, as far as we can give it away. One that could not be is not left behind.
+fn make(path: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(path)?;
+    if nix::unistd::geteuid().is_root() {
+        let given = std::os::unix::fs::lchown(path, Some(SANDBOX_USER), Some(SANDBOX_USER));
+        if let Err(error) = given {
+            std::fs::remove_dir(path)?;
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// Who mounts a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum User {
@@ -118,7 +134,7 @@ impl WorkspaceDirs {
         if uses.get(id).is_some_and(|found| found.deleting) {
             return Err(SessionError::Conflict(format!("workspace {id} is being deleted")));
         }
-        match std::fs::DirBuilder::new().mode(0o700).create(self.path(id)) {
+        match make(&self.path(id)) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(SessionError::Internal(format!("workspace {id} could not be made: {error}")));
             }
