@@ -105,8 +105,9 @@ impl Route {
         route
     }
 
+    /// Bytes, of which there may be none: an empty file is one.
     pub fn takes_bytes(mut self, media_type: &'static str) -> Self {
-        self.request = Some(Content { media_type, schema: None, is_required: true });
+        self.request = Some(Content { media_type, schema: None, is_required: false });
         self
     }
 
@@ -194,7 +195,7 @@ pub fn flag_schema() -> Value {
 }
 
 pub fn whole_schema() -> Value {
-    json!({ "type": "integer", "minimum": 0, "maximum": 9_007_199_254_740_991_u64 })
+    json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX })
 }
 
 /// Of a terminal, in characters.

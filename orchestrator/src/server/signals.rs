@@ -1,4 +1,5 @@
-//! When to stop: TERM, INT, or the end of standard input for a private daemon. A second signal ends the program at once.
+//! When to stop: TERM, INT, HUP unless that was ignored from the start, or the end of standard input for a private daemon.
+//! A second signal ends the program at once.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -12,8 +13,9 @@ pub fn stop_on_signals(until_stdin_closes: bool) -> std::io::Result<watch::Recei
     let (sender, receiver) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // A client that goes away is an error of its write, not the end of the daemon.
-    let mut hang_up = signal(SignalKind::hangup())?;
+    // Who was started to outlive its terminal stays as it was started.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut hang_up = if ignores_hang_up(&status) { None } else { Some(signal(SignalKind::hangup())?) };
     tokio::spawn(async move {
         let stdin = async {
             if until_stdin_closes {
@@ -22,10 +24,16 @@ pub fn stop_on_signals(until_stdin_closes: bool) -> std::io::Result<watch::Recei
                 std::future::pending::<()>().await;
             }
         };
+        let hung_up = async {
+            match &mut hang_up {
+                Some(hang_up) => drop(hang_up.recv().await),
+                None => std::future::pending().await,
+            }
+        };
         let cause = tokio::select! {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
-            _ = hang_up.recv() => "SIGHUP",
+            () = hung_up => "SIGHUP",
             () = stdin => "end of standard input",
         };
         info!(cause, "stopping");
@@ -38,6 +46,12 @@ pub fn stop_on_signals(until_stdin_closes: bool) -> std::io::Result<watch::Recei
         std::process::exit(TERMINATED);
     });
     Ok(receiver)
+}
+
+/// As `nohup` leaves it: the first bit of the signals that this process ignores.
+fn ignores_hang_up(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// On a thread of its own, which is left behind: a read cannot be taken back, and must not hold up the program's end.
@@ -53,5 +67,17 @@ async fn drain_stdin() {
             warn!(%cause, "the end of standard input cannot be waited for");
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_under_nohup_stays_when_its_terminal_goes() {
+        assert!(ignores_hang_up("Name:\tcove\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"));
+        assert!(!ignores_hang_up("Name:\tcove\nSigIgn:\t0000000000001000\nSigCgt:\t1\n"));
+        assert!(!ignores_hang_up(""));
     }
 }
