@@ -1,5 +1,5 @@
 //! Nothing is decided here.
 
 fn main() -> std::process::ExitCode {
-    orchestrator::cli::main()
+    orchestrator::helper_main().unwrap_or_else(orchestrator::cli::main)
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::app::App;
-use crate::config::{self, Command, Config, OWN_VARIABLES};
+use crate::config::{self, Command, Config, INHERITED_SOCKET, Listen, OWN_VARIABLES};
 use crate::environment::{Environment, User};
 use crate::exec::ExecTable;
 use crate::oom::OomCounter;
@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
 
 fn serve(config: Config) -> std::io::Result<()> {
     // Whatever else we were started with is not for commands.
-    fork::close_from(3);
+    fork::close_from(if config.listen == Listen::Inherited { INHERITED_SOCKET + 1 } else { INHERITED_SOCKET });
     // Before there is anything to see or anyone to look.
     identity::scrub_environment(|name| name.starts_with(OWN_VARIABLES.as_bytes()));
     identity::forbid_inspection()?;

@@ -8,12 +8,14 @@ pub const USAGE: &str = "\
 runner: PID 1 of a sandbox; keeps shells alive and serves them over HTTP
 
   runner [--socket PATH] [options]        serve on a Unix socket
+  runner --socket-fd 3 [options]          serve on a listening Unix socket that was opened for it
   runner --listen ADDR:PORT [options]     serve on TCP; needs a token
   runner -- COMMAND [ARG...]              be a plain init: run COMMAND, reap orphans, pass its exit status on
   runner --version
 
 options                                   variable               default
   --socket PATH                           COVE_RUNNER_SOCKET     /run/cove/runner.sock; $XDG_RUNTIME_DIR/cove/… if that is set
+  --socket-fd 3                           COVE_RUNNER_SOCKET_FD
   --listen ADDR:PORT                      COVE_RUNNER_LISTEN
   --token-file PATH                       COVE_RUNNER_TOKEN      (the variable holds the token itself)
   --uid N, --gid N                        COVE_RUNNER_UID, _GID  1000, 1000; used where the runner starts as root
@@ -26,6 +28,9 @@ options                                   variable               default
 
 /// Names that begin so are the runner's own and are not passed on to commands.
 pub const OWN_VARIABLES: &str = "COVE_RUNNER_";
+
+/// The first one after the standard three, as service managers have it.
+pub const INHERITED_SOCKET: i32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -50,7 +55,13 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Unix(PathBuf),
-    Tcp { address: SocketAddr, token: Token },
+    /// A socket that whoever started the runner listens on already, as descriptor [`INHERITED_SOCKET`]: the sandbox then has
+    /// no path to it at all.
+    Inherited,
+    Tcp {
+        address: SocketAddr,
+        token: Token,
+    },
 }
 
 /// A secret: never printed.
@@ -67,8 +78,9 @@ impl std::fmt::Debug for Token {
 #[error("{0}; see runner --help")]
 pub struct ConfigError(String);
 
-const FLAGS: [(&str, &str); 10] = [
+const FLAGS: [(&str, &str); 11] = [
     ("--socket", "SOCKET"),
+    ("--socket-fd", "SOCKET_FD"),
     ("--listen", "LISTEN"),
     ("--token-file", "TOKEN_FILE"),
     ("--uid", "UID"),
@@ -116,14 +128,18 @@ pub fn parse(
         flag.or_else(|| variable(&format!("{OWN_VARIABLES}{key}")).filter(|v| !v.is_empty()))
     };
     let path = |key: &str| setting(key).map(PathBuf::from);
-    let listen = match (path("SOCKET"), setting("LISTEN")) {
-        (Some(_), Some(_)) => return Err(ConfigError("give --socket or --listen, not both".into())),
-        (Some(socket), None) => Listen::Unix(socket),
-        (None, Some(address)) => Listen::Tcp { address: number("LISTEN", &address)?, token: token(&setting)? },
-        (None, None) => {
+    let listen = match (path("SOCKET"), setting("SOCKET_FD"), setting("LISTEN")) {
+        (Some(socket), None, None) => Listen::Unix(socket),
+        (None, Some(fd), None) => match number("SOCKET_FD", &fd)? {
+            INHERITED_SOCKET => Listen::Inherited,
+            _ => return Err(ConfigError(format!("the inherited socket is descriptor {INHERITED_SOCKET}"))),
+        },
+        (None, None, Some(address)) => Listen::Tcp { address: number("LISTEN", &address)?, token: token(&setting)? },
+        (None, None, None) => {
             let base = variable("XDG_RUNTIME_DIR").filter(|v| !v.is_empty()).unwrap_or_else(|| "/run".into());
             Listen::Unix(PathBuf::from(base).join("cove/runner.sock"))
         }
+        _ => return Err(ConfigError("give one of --socket, --socket-fd and --listen".into())),
     };
     let numeric = |key: &str, default: u32| setting(key).map_or(Ok(default), |v| number(key, &v));
     let config = Config {
@@ -186,6 +202,8 @@ mod tests {
         assert!(parsed(&["--socket", "/s", "--gid", "x"], &[]).unwrap_err().contains("GID"));
         assert!(parsed(&["--sokcet", "/s"], &[]).unwrap_err().contains("unknown argument"));
         assert!(parsed(&["--socket"], &[]).unwrap_err().contains("needs a value"));
+        assert!(parsed(&["--socket", "/s", "--socket-fd", "3"], &[]).unwrap_err().contains("one of"));
+        assert!(parsed(&["--socket-fd", "4"], &[]).unwrap_err().contains("descriptor 3"));
         assert!(parsed(&["--"], &[]).unwrap_err().contains("nothing to run"));
     }
 

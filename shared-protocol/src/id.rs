@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Long enough for a UUID with a prefix, short enough for a log line.
 pub const MAX_ID_BYTES: usize = 64;
 
+/// What `is_valid` accepts, for schemas.
+pub const ID_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidId {
     pub what: &'static str,
@@ -35,6 +38,7 @@ macro_rules! id {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+        #[cfg_attr(any(test, feature = "schema"), schemars(extend("pattern" = ID_PATTERN)))]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
@@ -52,6 +56,13 @@ macro_rules! id {
         impl TryFrom<String> for $name {
             type Error = InvalidId;
             fn try_from(id: String) -> Result<Self, InvalidId> {
+                Self::new(id)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(id: &str) -> Result<Self, InvalidId> {
                 Self::new(id)
             }
         }
@@ -100,6 +111,12 @@ id!(
 impl ShellName {
     pub fn main() -> Self {
         Self("main".to_owned())
+    }
+}
+
+impl RuntimeName {
+    pub fn local() -> Self {
+        Self("local".to_owned())
     }
 }
 

@@ -1,5 +1,5 @@
 //! The harness of the end-to-end stories: starts the real runner binary, as a process or as PID 1 of its own pid
-//! namespace, and talks to it as a client would.
+//! namespace, or the real daemon ([`daemon`]), and talks to it as a client would.
 //!
 //! **Invariants:** nothing here knows the runner's insides. A test waits for a condition with a deadline; the one sleep is
 //! the poll interval of [`wait_until`]. What a `Runner` started is gone when it is dropped, and every wait has a bound.
@@ -14,6 +14,7 @@ mod runner;
 mod stream;
 mod wait;
 
+pub mod daemon;
 pub mod procfs;
 
 pub use binary::runner_binary;

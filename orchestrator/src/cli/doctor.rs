@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use super::exit::{self, Failure};
 use super::output::{Colour, Dress, print, print_json};
-use super::stand_in::doctor::{Finding, State, report};
+use super::private::private_dir;
 use super::table::{Cell, Table};
+use crate::doctor::{Finding, State, report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,8 +31,10 @@ struct Report<'a> {
     findings: &'a [Finding],
 }
 
-pub fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
-    let findings = report();
+pub async fn doctor(args: DoctorArgs) -> Result<u8, Failure> {
+    let scratch = private_dir()?;
+    let findings = report(&scratch).await;
+    let _ = std::fs::remove_dir_all(&scratch);
     let can_run = can_run(&findings);
     if args.json {
         print_json(&Report { can_run, findings: &findings })?;
@@ -44,7 +47,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
 }
 
 fn can_run(findings: &[Finding]) -> bool {
-    findings.iter().all(|finding| finding.state != State::Missing)
+    findings.iter().all(|finding| !finding.needed || finding.state != State::Missing)
 }
 
 fn table(findings: &[Finding], dress: Dress) -> String {
@@ -55,7 +58,7 @@ fn table(findings: &[Finding], dress: Dress) -> String {
             State::Partial => ("partial", Colour::Yellow),
             State::Missing => ("missing", Colour::Red),
         };
-        table.row(vec![Cell::new(&finding.name), Cell::coloured(word, colour), Cell::new(&finding.detail)]);
+        table.row(vec![Cell::new(finding.name), Cell::coloured(word, colour), Cell::new(&finding.detail)]);
         if let Some(remedy) = &finding.remedy {
             table.row(vec![Cell::new(""), Cell::new(""), Cell::coloured(format!("→ {remedy}"), Colour::Dim)]);
         }

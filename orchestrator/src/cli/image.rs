@@ -4,17 +4,18 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::cp::progress::{Meter, bytes};
 use super::exit::Failure;
 use super::output::{Dress, print, print_json, say};
-use super::stand_in::image;
 use super::table::{Cell, Table};
 use crate::client::default_data_dir;
+use crate::image as images;
 
 const EXAMPLES: &str = "\
 Examples:
-  docker export $(docker create alpine) | cove image import alpine /dev/stdin
+  docker export $(docker create alpine) | cove image import alpine -
   cove image import mine ./rootfs
   cove image ls
   cove run mine -- cat /etc/os-release";
@@ -36,8 +37,8 @@ enum Action {
     #[command(after_help = "Example:\n  cove image import alpine alpine-rootfs.tar")]
     Import {
         name: String,
-        /// A tar file, not compressed, or a directory
-        #[arg(value_name = "TAR|DIR")]
+        /// A tar file, not compressed, a directory, or - for standard input
+        #[arg(value_name = "TAR|DIR|-")]
         source: PathBuf,
         /// Print a JSON object
         #[arg(long)]
@@ -55,30 +56,47 @@ enum Action {
     Rm { name: String },
 }
 
+#[derive(Serialize)]
+struct ImageRow {
+    name: String,
+}
+
 pub fn image(args: &ImageArgs) -> Result<u8, Failure> {
     let data_dir = args.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()).map_or_else(default_data_dir, Ok)?;
-    let failed = |error: anyhow::Error| Failure::failed(format!("{error:#}"));
+    let images_dir = data_dir.join("images");
     match &args.action {
         Action::Import { name, source, json } => {
             let mut meter = Meter::new(!json && std::io::stderr().is_terminal(), None);
-            let imported = image::import(&data_dir, name, source, &mut |total| meter.reached(total));
+            let imported = images::import(&images_dir, name, source, &mut |total| meter.reached(total));
             meter.finish();
-            let imported = imported.map_err(failed)?;
-            if *json { print_json(&imported)? } else { say(format!("imported {name}")) }
+            let imported = imported.map_err(|error| Failure::failed(format!("{:#}", anyhow::Error::from(error))))?;
+            if *json {
+                print_json(&imported)?;
+            } else {
+                let skipped = match imported.skipped {
+                    0 => String::new(),
+                    count => format!("; {count} devices and FIFOs left out"),
+                };
+                say(format!("imported {name}: {} files, {}{skipped}", imported.files, bytes(imported.bytes)));
+            }
         }
         Action::Ls { json } => {
-            let images = image::list(&data_dir).map_err(failed)?;
-            if *json { print_json(&images)? } else { print(&table(&images, Dress::for_stdout()))? }
+            let names = images::names(&images_dir);
+            if *json {
+                print_json(&names.into_iter().map(|name| ImageRow { name }).collect::<Vec<_>>())?;
+            } else {
+                print(&table(&names, Dress::for_stdout()))?;
+            }
         }
-        Action::Rm { name } => image::remove(&data_dir, name).map_err(failed)?,
+        Action::Rm { name } => images::remove(&images_dir, name).map_err(|error| Failure::failed(error.to_string()))?,
     }
     Ok(0)
 }
 
-fn table(images: &[image::ImageSummary], dress: Dress) -> String {
-    let mut table = Table::new(&["NAME", "SIZE"]);
-    for image in images {
-        table.row(vec![Cell::new(&image.name), Cell::new(bytes(image.bytes))]);
+fn table(names: &[String], dress: Dress) -> String {
+    let mut table = Table::new(&["NAME"]);
+    for name in names {
+        table.row(vec![Cell::new(name)]);
     }
     table.render(dress)
 }

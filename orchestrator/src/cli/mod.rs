@@ -20,7 +20,6 @@ mod rm;
 mod run;
 mod serve;
 mod shell;
-mod stand_in;
 mod stdin;
 mod table;
 mod tty;
@@ -81,7 +80,7 @@ pub fn main() -> ExitCode {
         Command::Rm(args) => on_one_thread(rm::rm(args)),
         Command::Cp(args) => on_one_thread(cp::cp(args)),
         Command::Image(args) => image::image(&args),
-        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Doctor(args) => on_one_thread(doctor::doctor(args)),
         Command::Version(args) => version::version(&args),
         Command::Completion(args) => completion::completion(&args),
     };

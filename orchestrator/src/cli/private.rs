@@ -42,8 +42,7 @@ impl PrivateDaemon {
     pub async fn start(images: Option<&Path>) -> Result<Self, Failure> {
         let failed =
             |what: &str, e: std::io::Error| Failure::failed(format!("cannot start a private daemon: {what}: {e}"));
-        let dir = std::env::temp_dir().join(format!("{DIR_PREFIX}{}", random_hex(6)?));
-        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(|e| failed(&dir.display().to_string(), e))?;
+        let dir = private_dir()?;
         let log = std::fs::File::create(dir.join(LOG_FILE)).map_err(|e| failed(LOG_FILE, e))?;
         if let Some(images) = images.filter(|images| images.is_dir()) {
             std::os::unix::fs::symlink(images, dir.join(IMAGES)).map_err(|e| failed(IMAGES, e))?;
@@ -95,6 +94,14 @@ impl PrivateDaemon {
         // It removes the directory itself, unless it was killed.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// A fresh directory that nobody else can look into.
+pub fn private_dir() -> Result<PathBuf, Failure> {
+    let dir = std::env::temp_dir().join(format!("{DIR_PREFIX}{}", random_hex(6)?));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+    made.map_err(|e| Failure::failed(format!("cannot make the directory {}: {e}", dir.display())))?;
+    Ok(dir)
 }
 
 /// None where it ended, or said something that is no line of text.

@@ -7,10 +7,8 @@ use clap::Args;
 
 use super::exit::{self, Failure};
 use super::private::DIR_PREFIX;
-use super::stand_in::{
-    app,
-    config::{Config, ServeFlags},
-};
+use crate::app;
+use crate::config::{Config, ServeFlags};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -71,6 +71,11 @@ impl Listener {
                 tracing::info!(socket = %path.display(), "listening");
                 Ok(Self::Unix(listener))
             }
+            Listen::Inherited => {
+                let listener = crate::sys::inherited::listener().map_err(named("the inherited socket".into()))?;
+                tracing::info!("listening on the inherited socket");
+                Ok(Self::Unix(UnixListener::from_std(listener)?))
+            }
             Listen::Tcp { address, .. } => {
                 let bound = std::net::TcpListener::bind(address).map_err(named(address.to_string()))?;
                 bound.set_nonblocking(true)?;

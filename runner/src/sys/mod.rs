@@ -5,6 +5,7 @@
 
 pub mod fork;
 pub mod identity;
+pub mod inherited;
 pub mod pipe;
 pub mod poll;
 pub mod proc;

@@ -1,0 +1,45 @@
+//! The flags of `cove serve`, as the command line has them.
+
+use std::path::PathBuf;
+
+use super::settings::Settings;
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ServeFlags {
+    /// Configuration file [default: ~/.config/cove/cove.toml, then /etc/cove/cove.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address and port to listen on; port 0 picks a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// Where everything is kept [default: ~/.local/share/cove]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// What makes sandboxes [default: local]
+    #[arg(long, value_name = "NAME")]
+    pub runtime: Option<String>,
+    /// File with the key that clients need [default: one is made and kept in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
+    /// How many sessions there may be at once [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub max_sessions: Option<String>,
+    /// Form of the log on standard error: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// Stop when standard input ends: for a program that starts a daemon of its own.
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
+}
+
+impl ServeFlags {
+    pub(super) fn add_to(&self, settings: &mut Settings) {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        settings.add_flag("server.listen", "--listen", self.listen.clone());
+        settings.add_flag("data_dir", "--data-dir", path(&self.data_dir));
+        settings.add_flag("runtime", "--runtime", self.runtime.clone());
+        settings.add_flag("server.api_key_file", "--api-key-file", path(&self.api_key_file));
+        settings.add_flag("sessions.max_sessions", "--max-sessions", self.max_sessions.clone());
+        settings.add_flag("log.format", "--log-format", self.log_format.clone());
+    }
+}

@@ -1,0 +1,194 @@
+//! Settings as they were given, each with where it came from, so that a complaint can name the place to mend.
+//!
+//! Flags win over variables, variables over the file. A setting that nobody has read at the end is one that nobody knows.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use super::ConfigError;
+
+/// Variables with these prefixes are settings; others that begin with `COVE_` may be somebody else's.
+const SECTIONS: [&str; 5] = ["server", "sessions", "exec", "log", "local"];
+
+/// Shorter names of what is set most often.
+const SHORT_VARIABLES: [(&str, &str); 6] = [
+    ("COVE_LISTEN", "server.listen"),
+    ("COVE_API_KEY", "server.api_key"),
+    ("COVE_DATA_DIR", "data_dir"),
+    ("COVE_RUNTIME", "runtime"),
+    ("COVE_LOG", "log.filter"),
+    ("COVE_LOG_FORMAT", "log.format"),
+];
+
+#[derive(Debug, Default)]
+pub struct Settings {
+    given: BTreeMap<String, Given>,
+}
+
+#[derive(Debug)]
+struct Given {
+    value: Value,
+    origin: String,
+    read: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Value {
+    /// From a variable or a flag: whatever type its reader wants.
+    Text(String),
+    Toml(toml::Value),
+}
+
+impl Settings {
+    pub fn add_file(&mut self, path: &str, table: toml::Table) -> Result<(), ConfigError> {
+        for (key, value) in table {
+            match value {
+                toml::Value::Table(section) => {
+                    for (name, value) in section {
+                        self.add(format!("{key}.{name}"), Value::Toml(value), path.to_owned());
+                    }
+                }
+                value => self.add(key, Value::Toml(value), path.to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// An empty variable counts as not set.
+    pub fn add_variables(&mut self, variables: impl Iterator<Item = (String, String)>) {
+        for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+            let short =
+                SHORT_VARIABLES.iter().find(|(variable, _)| *variable == name).map(|(_, key)| (*key).to_owned());
+            let long = || {
+                let rest = name.strip_prefix("COVE_")?.to_ascii_lowercase();
+                let section = SECTIONS.iter().find(|section| rest.starts_with(&format!("{section}_")))?;
+                Some(format!("{section}.{}", &rest[section.len() + 1..]))
+            };
+            if let Some(key) = short.or_else(long) {
+                self.add(key, Value::Text(value), name);
+            }
+        }
+    }
+
+    pub fn add_flag(&mut self, key: &str, flag: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.add(key.to_owned(), Value::Text(value), flag.to_owned());
+        }
+    }
+
+    fn add(&mut self, key: String, value: Value, origin: String) {
+        self.given.insert(key, Given { value, origin, read: false });
+    }
+
+    pub fn origin_of(&self, key: &str) -> Option<String> {
+        self.given.get(key).map(|given| given.origin.clone())
+    }
+
+    fn take(&mut self, key: &str) -> Option<(Value, String)> {
+        let given = self.given.get_mut(key)?;
+        given.read = true;
+        Some((given.value.clone(), given.origin.clone()))
+    }
+
+    pub fn text(&mut self, key: &str) -> Result<Option<String>, ConfigError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some((Value::Text(text) | Value::Toml(toml::Value::String(text)), _)) => Ok(Some(text)),
+            Some((_, origin)) => Err(ConfigError::new(origin, key, "must be a string".into())),
+        }
+    }
+
+    /// Parsed by its type; `what` says what is allowed.
+    pub fn parsed<T: std::str::FromStr>(&mut self, key: &str, what: &str) -> Result<Option<T>, ConfigError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let origin = self.origin_of(key).unwrap_or_default();
+        text.parse().map(Some).map_err(|_| ConfigError::new(origin, key, format!("must be {what}, not {text:?}")))
+    }
+
+    pub fn texts(&mut self, key: &str) -> Result<Vec<String>, ConfigError> {
+        match self.take(key) {
+            None => Ok(Vec::new()),
+            Some((Value::Text(text), _)) => {
+                Ok(text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
+            }
+            Some((Value::Toml(toml::Value::Array(items)), origin)) => items
+                .into_iter()
+                .map(|item| match item {
+                    toml::Value::String(text) => Ok(text),
+                    _ => Err(ConfigError::new(origin.clone(), key, "must be a list of strings".into())),
+                })
+                .collect(),
+            Some((_, origin)) => Err(ConfigError::new(origin, key, "must be a list of strings".into())),
+        }
+    }
+
+    pub fn optional_whole(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ConfigError> {
+        let Some((value, origin)) = self.take(key) else { return Ok(None) };
+        let number = match &value {
+            Value::Text(text) => text.trim().parse().ok(),
+            Value::Toml(toml::Value::Integer(number)) => u64::try_from(*number).ok(),
+            Value::Toml(_) => None,
+        };
+        match number.filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let what =
+                    format!("must be a whole number from {} to {}, not {}", range.start(), range.end(), value.shown());
+                Err(ConfigError::new(origin, key, what))
+            }
+        }
+    }
+
+    pub fn whole(&mut self, key: &str, default: u64, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
+        Ok(self.optional_whole(key, range)?.unwrap_or(default))
+    }
+
+    pub fn optional_number(&mut self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, ConfigError> {
+        let Some((value, origin)) = self.take(key) else { return Ok(None) };
+        let number = match &value {
+            Value::Text(text) => text.trim().parse().ok(),
+            Value::Toml(toml::Value::Float(number)) => Some(*number),
+            Value::Toml(toml::Value::Integer(number)) => i32::try_from(*number).ok().map(f64::from),
+            Value::Toml(_) => None,
+        };
+        match number.filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let what = format!("must be a number from {} to {}, not {}", range.start(), range.end(), value.shown());
+                Err(ConfigError::new(origin, key, what))
+            }
+        }
+    }
+
+    /// All of one section whose keys the user chooses.
+    pub fn section(&mut self, section: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+        let prefix = format!("{section}.");
+        let keys: Vec<String> = self.given.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
+        let mut found = BTreeMap::new();
+        for key in keys {
+            if let Some(text) = self.text(&key)? {
+                found.insert(key[prefix.len()..].to_owned(), text);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Complains of the first setting that nobody has read.
+    pub fn finish(self) -> Result<(), ConfigError> {
+        match self.given.into_iter().find(|(_, given)| !given.read) {
+            None => Ok(()),
+            Some((key, given)) => Err(ConfigError::new(given.origin, &key, "is not a setting of cove".into())),
+        }
+    }
+}
+
+impl Value {
+    fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => format!("{text:?}"),
+            Self::Toml(toml::Value::Integer(number)) => number.to_string(),
+            Self::Toml(toml::Value::Float(number)) => number.to_string(),
+            Self::Toml(value) => format!("a {}", value.type_str()),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What operators watch, in Prometheus' text form at `/metrics`.
+//!
+//! Counting is an atomic add; only the first use of a label takes a lock for writing. Sessions by status are counted when asked
+//! for, from the registry, so that the two cannot drift apart.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use shared_protocol::ErrorCode;
+use shared_protocol::api::{AcquireSource, SessionStatus};
+use shared_protocol::runner::OutcomeKind;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CreateLabel {
+    result: &'static str,
+    source: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: String,
+}
+
+type MakeHistogram = fn() -> Histogram;
+
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    sessions: Family<StatusLabel, Gauge>,
+    creates: Family<CreateLabel, Counter>,
+    create_seconds: Histogram,
+    exec_seconds: Family<KindLabel, Histogram, MakeHistogram>,
+    bytes_in: Counter,
+    bytes_out: Counter,
+    errors: Family<CodeLabel, Counter>,
+    connections: Gauge,
+}
+
+/// 100 µs to 100 s.
+fn exec_histogram() -> Histogram {
+    Histogram::new([
+        0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0,
+    ])
+}
+
+fn create_histogram() -> Histogram {
+    Histogram::new([0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0])
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let inner = Inner {
+            registry: Registry::with_prefix("cove"),
+            sessions: Family::default(),
+            creates: Family::default(),
+            create_seconds: create_histogram(),
+            exec_seconds: Family::new_with_constructor(exec_histogram),
+            bytes_in: Counter::default(),
+            bytes_out: Counter::default(),
+            errors: Family::default(),
+            connections: Gauge::default(),
+        };
+        let mut inner = inner;
+        let Inner {
+            registry,
+            sessions,
+            creates,
+            create_seconds,
+            exec_seconds,
+            bytes_in,
+            bytes_out,
+            errors,
+            connections,
+        } = &mut inner;
+        registry.register("sessions", "Sessions that are known, by status", sessions.clone());
+        registry.register("session_creates", "Creates that came to an end", creates.clone());
+        registry.register_with_unit(
+            "session_create",
+            "Time from a create's request to its session",
+            Unit::Seconds,
+            create_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "exec",
+            "Time of commands and runs, by how they ended",
+            Unit::Seconds,
+            exec_seconds.clone(),
+        );
+        registry.register("received", "Bytes sent into sandboxes: input, files, archives", bytes_in.clone());
+        registry.register("sent", "Bytes sent to clients out of sandboxes: output, files, archives", bytes_out.clone());
+        registry.register("errors", "Answers that were errors, by code", errors.clone());
+        registry.register("connections", "Connections of clients that are open", connections.clone());
+        let build = vec![("version", env!("CARGO_PKG_VERSION")), ("runner_libc", crate::EMBEDDED_RUNNER_LIBC)];
+        registry.register("build", "What this daemon is", Info::new(build));
+        Self(Arc::new(inner))
+    }
+
+    /// A create that came to its end; the time counts only where there is a session.
+    pub fn created(&self, ok: bool, source: AcquireSource, seconds: f64) {
+        let source = match source {
+            AcquireSource::Pool => "pool",
+            AcquireSource::Cold => "cold",
+        };
+        self.0.creates.get_or_create(&CreateLabel { result: if ok { "ok" } else { "error" }, source }).inc();
+        if ok {
+            self.0.create_seconds.observe(seconds);
+        }
+    }
+
+    pub fn exec_finished(&self, kind: OutcomeKind, seconds: f64) {
+        let kind = match kind {
+            OutcomeKind::Exited => "exited",
+            OutcomeKind::Signaled => "signaled",
+            OutcomeKind::TimedOut => "timed_out",
+            OutcomeKind::NeverRan => "never_ran",
+            OutcomeKind::Lost => "lost",
+        };
+        self.0.exec_seconds.get_or_create(&KindLabel { kind }).observe(seconds);
+    }
+
+    pub fn bytes_in(&self, n: u64) {
+        self.0.bytes_in.inc_by(n);
+    }
+
+    pub fn bytes_out(&self, n: u64) {
+        self.0.bytes_out.inc_by(n);
+    }
+
+    pub fn error(&self, code: ErrorCode) {
+        let code =
+            serde_json::to_value(code).ok().and_then(|code| code.as_str().map(str::to_owned)).unwrap_or_default();
+        self.0.errors.get_or_create(&CodeLabel { code }).inc();
+    }
+
+    /// Counts a connection until dropped.
+    pub fn connection(&self) -> OpenConnection {
+        self.0.connections.inc();
+        OpenConnection(self.clone())
+    }
+
+    pub fn encode(&self, sessions: &HashMap<SessionStatus, u64>) -> Result<String, std::fmt::Error> {
+        for status in SessionStatus::ALL {
+            let count = sessions.get(&status).copied().unwrap_or(0);
+            let gauge = self.0.sessions.get_or_create(&StatusLabel { status: status.as_str() });
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.0.registry)?;
+        Ok(text)
+    }
+}
+
+pub struct OpenConnection(Metrics);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.0.connections.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_shown() {
+        let metrics = Metrics::new();
+        metrics.created(true, AcquireSource::Cold, 0.03);
+        metrics.exec_finished(OutcomeKind::TimedOut, 0.5);
+        metrics.bytes_out(7);
+        metrics.error(ErrorCode::SessionNotFound);
+        let open = metrics.connection();
+        drop(metrics.connection());
+        let text = metrics.encode(&HashMap::from([(SessionStatus::Running, 3)])).unwrap();
+        drop(open);
+        for line in [
+            "cove_sessions{status=\"running\"} 3",
+            "cove_sessions{status=\"paused\"} 0",
+            "cove_session_creates_total{result=\"ok\",source=\"cold\"} 1",
+            "cove_session_create_seconds_count 1",
+            "cove_exec_seconds_count{kind=\"timed_out\"} 1",
+            "cove_sent_total 7",
+            "cove_errors_total{code=\"SESSION_NOT_FOUND\"} 1",
+            "cove_connections 1",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

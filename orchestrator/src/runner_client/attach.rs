@@ -1,0 +1,88 @@
+//! A shell's terminal: bytes both ways on a socket of its own, until either side ends.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, Bytes};
+use hyper::Method;
+use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
+use shared_protocol::ShellName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::answer::Answer;
+use super::line::Upgrade;
+use super::outgoing::Outgoing;
+use super::{HEAD_TIMEOUT, RunnerClient, RunnerError, request};
+
+const PROTOCOL: &str = "cove-terminal";
+
+/// The bytes of a terminal. Dropping it leaves the shell as it is.
+pub struct Attached {
+    socket: UnixStream,
+    /// What came together with the answer's head; bounded by what a line reads at once.
+    ahead: Bytes,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl RunnerClient {
+    pub async fn attach(
+        &self,
+        shell: &ShellName,
+        cols: Option<u16>,
+        rows: Option<u16>,
+    ) -> Result<Attached, RunnerError> {
+        let mut target = format!("/v1/shells/{shell}/attach");
+        let sides = [("cols", cols), ("rows", rows)];
+        for (name, value) in sides.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            target.push(if target.contains('?') { '&' } else { '?' });
+            target.push_str(&format!("{name}={value}"));
+        }
+        let mut request = request(Method::GET, &target, Outgoing::empty())?;
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        request.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
+        let work = async {
+            // Never a kept line: what is typed must not meet a hang-up.
+            match self.0.fresh().await?.upgrade(request).await? {
+                Upgrade::Done { socket, ahead, slot } => Ok(Attached { socket, ahead, _slot: slot }),
+                Upgrade::Refused(refused) => {
+                    let (answer, line) = *refused;
+                    let (head, body) = answer.into_parts();
+                    Err(Answer::new(line, body, self.0.clone()).into_error(head.status.as_u16()).await)
+                }
+            }
+        };
+        match tokio::time::timeout(HEAD_TIMEOUT, work).await {
+            Ok(attached) => attached,
+            Err(_) => Err(RunnerError::Lost(format!("no answer within {} seconds", HEAD_TIMEOUT.as_secs()))),
+        }
+    }
+}
+
+impl AsyncRead for Attached {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.socket).poll_read(cx, buffer);
+        }
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead[..count]);
+        self.ahead.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Attached {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,114 @@
+//! The calls that are one document each way.
+
+use hyper::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use shared_protocol::ShellName;
+use shared_protocol::api::OkView;
+use shared_protocol::runner::{
+    ExecView, HealthView, InputRequest, OpenShellRequest, ResizeRequest, ShellView, SignalRequest,
+};
+
+use super::sequence::check_outcome;
+use super::{Call, ENDING_TIMEOUT, Repeat, RunnerClient, RunnerError};
+
+/// Entries of a listing of execs: what a runner has live and ended, and some.
+const MAX_EXECS: usize = 8192;
+
+/// Shells of one sandbox; the runner has at most 64.
+const MAX_SHELLS: usize = 256;
+
+/// Of the texts in a view.
+const MAX_TEXT_BYTES: usize = 16 << 10;
+
+fn bounded(what: &str, text: &str) -> Result<(), RunnerError> {
+    if text.len() <= MAX_TEXT_BYTES { Ok(()) } else { Err(RunnerError::hostile(format!("{what} is too long"))) }
+}
+
+fn checked_shell(view: ShellView) -> Result<ShellView, RunnerError> {
+    bounded("a shell's directory", &view.cwd)?;
+    Ok(view)
+}
+
+impl RunnerClient {
+    pub async fn health(&self) -> Result<HealthView, RunnerError> {
+        let view: HealthView = self.document(Call::get("/healthz"), StatusCode::OK).await?;
+        bounded("the status", &view.status)?;
+        bounded("the version", &view.version)?;
+        Ok(view)
+    }
+
+    pub async fn execs(&self) -> Result<Vec<ExecView>, RunnerError> {
+        let views: Vec<ExecView> = self.document(Call::get("/v1/execs"), StatusCode::OK).await?;
+        if views.len() > MAX_EXECS {
+            return Err(RunnerError::hostile("more execs than a runner keeps"));
+        }
+        for view in &views {
+            if let Some(outcome) = &view.outcome {
+                check_outcome(outcome).map_err(RunnerError::Hostile)?;
+            }
+            if view.outcome.as_ref().is_some_and(|outcome| outcome.exec_id != view.exec_id) {
+                return Err(RunnerError::hostile("an exec has the outcome of another"));
+            }
+        }
+        Ok(views)
+    }
+
+    pub async fn shells(&self) -> Result<Vec<ShellView>, RunnerError> {
+        let views: Vec<ShellView> = self.document(Call::get("/v1/shells"), StatusCode::OK).await?;
+        if views.len() > MAX_SHELLS {
+            return Err(RunnerError::hostile("more shells than a runner has"));
+        }
+        views.into_iter().map(checked_shell).collect()
+    }
+
+    pub async fn open_shell(&self, request: &OpenShellRequest) -> Result<ShellView, RunnerError> {
+        let view: ShellView = self.document(Call::post("/v1/shells", request)?, StatusCode::CREATED).await?;
+        if request.name.as_ref().is_some_and(|name| *name != view.name) {
+            return Err(RunnerError::hostile("it opened another shell than it was asked for"));
+        }
+        checked_shell(view)
+    }
+
+    pub async fn close_shell(&self, name: &ShellName) -> Result<(), RunnerError> {
+        let target = format!("/v1/shells/{name}");
+        let call = Call { method: Method::DELETE, repeat: Repeat::Never, ..Call::get(target) };
+        self.done(Call { head_timeout: ENDING_TIMEOUT, ..call }).await
+    }
+
+    pub async fn reset_shell(&self, name: &ShellName) -> Result<ShellView, RunnerError> {
+        let target = format!("/v1/shells/{name}/reset");
+        let call = Call { method: Method::POST, repeat: Repeat::Never, ..Call::get(target) };
+        let view: ShellView = self.document(Call { head_timeout: ENDING_TIMEOUT, ..call }, StatusCode::OK).await?;
+        if view.name != *name {
+            return Err(RunnerError::hostile("it reset another shell than it was asked for"));
+        }
+        checked_shell(view)
+    }
+
+    pub async fn input(&self, request: &InputRequest) -> Result<(), RunnerError> {
+        self.done(Call::post("/v1/input", request)?).await
+    }
+
+    pub async fn signal(&self, request: &SignalRequest) -> Result<(), RunnerError> {
+        self.done(Call::post("/v1/signal", request)?).await
+    }
+
+    pub async fn resize(&self, request: &ResizeRequest) -> Result<(), RunnerError> {
+        self.done(Call::post("/v1/resize", request)?).await
+    }
+
+    /// A call whose answer says only that it was done.
+    async fn done(&self, call: Call<'_>) -> Result<(), RunnerError> {
+        let OkView { ok } = self.document(call, StatusCode::OK).await?;
+        if ok { Ok(()) } else { Err(RunnerError::hostile("it did and did not do what it was asked")) }
+    }
+
+    async fn document<T: DeserializeOwned>(&self, call: Call<'_>, status: StatusCode) -> Result<T, RunnerError> {
+        let timeout = call.head_timeout;
+        let opened = self.expect(call, status).await?;
+        match tokio::time::timeout(timeout, opened.answer.document()).await {
+            Ok(document) => document,
+            Err(_) => Err(RunnerError::Lost(format!("its answer was not whole within {} seconds", timeout.as_secs()))),
+        }
+    }
+}

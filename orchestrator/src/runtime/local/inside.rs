@@ -1,0 +1,176 @@
+//! The sandbox's first process, from its fork to the exec of the runner. It only carries out the plan.
+//!
+//! The order is the safety: cgroups before anything is used, the whole root before it is entered, users after everything
+//! that must belong to the host, capabilities and the system call filter last, when nothing is left that needs more.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use nix::mount::MsFlags;
+use nix::sched::CloneFlags;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid};
+
+use super::ids::IdRange;
+use super::launcher::{AtStep as _, LaunchError};
+use super::plan::{LaunchPlan, Limits, UserNamespace};
+use super::root::NewRoot;
+use super::seccomp;
+use crate::sys::{capability, loopback, process};
+
+/// What the launcher opened for it, from outside.
+pub struct Things {
+    pub runner: OwnedFd,
+    pub socket: OwnedFd,
+    pub log: OwnedFd,
+    pub cgroup_procs: Vec<File>,
+    pub idmaps: Vec<(Vec<IdRange>, OwnedFd)>,
+}
+
+/// What it says when it is in its user namespace and needs the maps.
+pub struct Ready;
+
+impl Ready {
+    pub const BYTE: u8 = 1;
+}
+
+/// What a runner needs of root's powers, inside its own user namespace: to become the sandbox's user, to signal and see his
+/// processes, and to keep its scratch files out of his hands.
+const RUNNER_CAPABILITIES: [u8; 9] = [
+    capability::CHOWN,
+    capability::DAC_OVERRIDE,
+    capability::FOWNER,
+    capability::FSETID,
+    capability::KILL,
+    capability::SETGID,
+    capability::SETUID,
+    capability::SETPCAP,
+    capability::SYS_PTRACE,
+];
+
+/// Descriptors that must outlive the placing of 0 to 3 are moved up here.
+const SAFE_FROM: i32 = 10;
+
+/// Ports that ask for no privilege: nobody else is on this network.
+const NETWORK_SETTINGS: [(&str, &str); 2] =
+    [("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"), ("/proc/sys/net/ipv4/ping_group_range", "0 65535")];
+
+/// Never returns: it is the runner afterwards, or it has said why not and ends.
+pub fn become_runner(plan: &LaunchPlan, things: Things, to_launcher: OwnedFd, from_launcher: OwnedFd) {
+    let mut to_launcher = File::from(process::move_up(&to_launcher, SAFE_FROM).unwrap_or(to_launcher));
+    let failed = prepare(plan, things, &mut to_launcher, from_launcher);
+    let _ = to_launcher.write_all(format!("{}\0{}", failed.step, failed.error).as_bytes());
+    std::process::exit(1);
+}
+
+/// Step and error of a message that the function above sent.
+pub fn parse_failure(message: &[u8]) -> (String, String) {
+    let text = String::from_utf8_lossy(message);
+    let (step, error) = text.split_once('\0').unwrap_or((&text, ""));
+    (step.to_owned(), error.to_owned())
+}
+
+fn prepare(plan: &LaunchPlan, things: Things, to_launcher: &mut File, from_launcher: OwnedFd) -> LaunchError {
+    match prepare_all(plan, things, to_launcher, from_launcher) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+fn prepare_all(
+    plan: &LaunchPlan,
+    things: Things,
+    to_launcher: &mut File,
+    from_launcher: OwnedFd,
+) -> Result<std::convert::Infallible, LaunchError> {
+    process::die_with_parent(Some(Signal::SIGKILL)).at("asking to end with the launcher")?;
+    nix::unistd::setsid().at("leaving the daemon's session")?;
+    for file in &things.cgroup_procs {
+        let mut file: &File = file;
+        file.write_all(b"0").at("entering the cgroup")?;
+    }
+    // Only with cgroups of its own is there anything to hide above them.
+    if !things.cgroup_procs.is_empty() {
+        nix::sched::unshare(CloneFlags::CLONE_NEWCGROUP).at("making a cgroup namespace")?;
+    }
+    nix::sched::unshare(CloneFlags::CLONE_NEWNS).at("making a mount namespace")?;
+    nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        .at("keeping mounts from the host")?;
+    if plan.protections.network {
+        loopback::up().at("starting loopback")?;
+        for (path, value) in NETWORK_SETTINGS {
+            // A kernel without one of them is no less safe.
+            let _ = std::fs::write(path, value);
+        }
+    }
+    nix::unistd::sethostname(&plan.hostname).at("setting the host name")?;
+    let root = NewRoot::new(plan, &things.idmaps)?;
+    root.fill(plan)?;
+    root.enter(plan)?;
+    if plan.users.how == UserNamespace::Last {
+        nix::sched::unshare(CloneFlags::CLONE_NEWUSER).at("making a user namespace")?;
+        to_launcher.write_all(&[Ready::BYTE]).at("asking for users")?;
+        File::from(from_launcher).read_exact(&mut [0]).at("waiting for users")?;
+    }
+    become_user(plan)?;
+    limit(plan.limits)?;
+    if plan.protections.capabilities {
+        let kept: &[u8] = if plan.users.runner.uid == 0 { &RUNNER_CAPABILITIES } else { &[] };
+        capability::bound(kept).at("dropping capabilities")?;
+    }
+    let runner = process::move_up(&things.runner, SAFE_FROM).at("keeping the runner")?;
+    place_descriptors(things)?;
+    let arguments = c_strings(std::iter::once("runner").chain(plan.arguments.iter().map(String::as_str)))?;
+    let environment: Vec<String> = plan.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let environment = c_strings(environment.iter().map(String::as_str))?;
+    process::reset_signals();
+    process::die_with_parent(None).at("going on without the launcher")?;
+    process::no_new_privileges().at("forbidding new privileges")?;
+    if plan.protections.seccomp {
+        for filter in seccomp::filters().at("compiling the system call filter")? {
+            seccompiler::apply_filter(&filter).at("installing the system call filter")?;
+        }
+    }
+    Err(process::exec(runner.as_fd(), &arguments, &environment)).at("starting the runner")
+}
+
+fn become_user(plan: &LaunchPlan) -> Result<(), LaunchError> {
+    let owner = plan.users.runner;
+    if plan.users.how == UserNamespace::FirstSelf {
+        return Ok(());
+    }
+    nix::unistd::setgroups(&[]).at("leaving groups")?;
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    nix::unistd::setresgid(gid, gid, gid).at("becoming the runner's group")?;
+    nix::unistd::setresuid(uid, uid, uid).at("becoming the runner's user")
+}
+
+fn limit(limits: Limits) -> Result<(), LaunchError> {
+    let mut all = vec![(Resource::RLIMIT_NOFILE, limits.open_files), (Resource::RLIMIT_CORE, 0)];
+    all.extend(limits.processes.map(|count| (Resource::RLIMIT_NPROC, count)));
+    for (resource, value) in all {
+        setrlimit(resource, value, value).at(format!("limiting {resource:?}"))?;
+    }
+    Ok(())
+}
+
+/// Nothing but the standard three and the socket is the runner's.
+fn place_descriptors(things: Things) -> Result<(), LaunchError> {
+    let socket = process::move_up(&things.socket, SAFE_FROM).at("keeping the socket")?;
+    let log = process::move_up(&things.log, SAFE_FROM).at("keeping the log")?;
+    let null: OwnedFd = File::open("/dev/null").at("opening /dev/null")?.into();
+    // What they were is closed with the launcher's side; numbers below ten are only copies from here on.
+    std::mem::forget((things.runner, things.socket, things.log, things.cgroup_procs, things.idmaps));
+    process::place(null, 0).at("placing standard input")?;
+    process::place(log.try_clone().at("copying the log")?, 1).at("placing standard output")?;
+    process::place(log, 2).at("placing standard error")?;
+    process::place(socket, 3).at("placing the socket")?;
+    process::close_on_exec_from(4).at("closing descriptors")
+}
+
+fn c_strings<'a>(strings: impl Iterator<Item = &'a str>) -> Result<Vec<CString>, LaunchError> {
+    strings.map(|s| CString::new(s.as_bytes())).collect::<Result<_, _>>().at("preparing the runner's arguments")
+}

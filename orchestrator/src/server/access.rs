@@ -1,0 +1,185 @@
+//! Who may speak to the daemon. Pure: headers in, a decision out.
+//!
+//! The key is what protects it. Host and Origin are checked besides, because a browser can be made to send requests here by any
+//! page: one whose name was bound to our address later (DNS rebinding) has a foreign Host, any other a foreign Origin.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hyper::Uri;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, ORIGIN};
+use shared_protocol::{ErrorBody, ErrorCode};
+use subtle::ConstantTimeEq as _;
+
+use crate::config::ApiKey;
+
+/// Needs no key.
+const OPEN_PATH: &str = "/healthz";
+
+#[derive(Debug, Clone)]
+pub struct AccessPolicy {
+    pub key: ApiKey,
+    pub listen: SocketAddr,
+    pub allowed_hosts: Vec<String>,
+    pub allowed_origins: Vec<String>,
+}
+
+impl AccessPolicy {
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorBody> {
+        let host = self.check_host(uri, headers)?;
+        self.check_origin(&host, headers)?;
+        if uri.path() == OPEN_PATH { Ok(()) } else { self.check_key(headers) }
+    }
+
+    /// The origin that an answer may be shown to, if it is one that was allowed by name.
+    pub fn shared_with<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+        let origin = headers.get(ORIGIN)?;
+        self.allowed_origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then_some(origin)
+    }
+
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<String, ErrorBody> {
+        let mut given = headers.get_all(HOST).iter();
+        let header = given.next().map(|value| value.to_str().unwrap_or_default());
+        // A request line with a whole URL names the host itself, and wins over the header.
+        let authority = uri.authority().map(|authority| authority.as_str()).or(header);
+        let Some(authority) = authority.filter(|_| given.next().is_none()) else {
+            return Err(ErrorBody::new(ErrorCode::InvalidRequest, "the request must have one Host header"));
+        };
+        if self.is_our_host(host_of(authority)) {
+            return Ok(authority.to_ascii_lowercase());
+        }
+        let message = "this daemon is not known by that Host; add it to server.allowed_hosts";
+        Err(ErrorBody::new(ErrorCode::Forbidden, message))
+    }
+
+    fn is_our_host(&self, host: &str) -> bool {
+        if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            // Who listens on every address is reached under any of them, and an address cannot be rebound.
+            let ours = self.listen.ip();
+            return address.is_loopback() || address == ours || ours.is_unspecified() || self.is_allowed_host(host);
+        }
+        host.eq_ignore_ascii_case("localhost") || self.is_allowed_host(host)
+    }
+
+    fn is_allowed_host(&self, host: &str) -> bool {
+        self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+
+    fn check_origin(&self, host: &str, headers: &HeaderMap) -> Result<(), ErrorBody> {
+        let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+        let same = origin
+            .to_str()
+            .ok()
+            .and_then(|origin| origin.split_once("://"))
+            .is_some_and(|(scheme, rest)| matches!(scheme, "http" | "https") && rest.eq_ignore_ascii_case(host));
+        if same || self.shared_with(headers).is_some() {
+            return Ok(());
+        }
+        let message = "requests from that Origin are not allowed; add it to server.allowed_origins";
+        Err(ErrorBody::new(ErrorCode::Forbidden, message))
+    }
+
+    fn check_key(&self, headers: &HeaderMap) -> Result<(), ErrorBody> {
+        let given = headers.get(AUTHORIZATION).and_then(|value| {
+            let (scheme, key) = value.as_bytes().split_at_checked("bearer ".len())?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(key.trim_ascii())
+        });
+        let message = match given {
+            Some(key) if bool::from(key.ct_eq(self.key.as_str().as_bytes())) => return Ok(()),
+            Some(_) => "the API key is wrong",
+            None => "an API key is needed: send the header Authorization: Bearer KEY",
+        };
+        Err(ErrorBody::new(ErrorCode::Unauthorized, message))
+    }
+}
+
+/// Without the port; an IPv6 address keeps its brackets.
+fn host_of(authority: &str) -> &str {
+    let end = match authority.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None => authority.rfind(':').unwrap_or(authority.len()),
+    };
+    &authority[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(listen: &str) -> AccessPolicy {
+        AccessPolicy {
+            key: ApiKey::new("the-right-key").unwrap(),
+            listen: listen.parse().unwrap(),
+            allowed_hosts: vec!["cove.example".into()],
+            allowed_origins: vec!["https://app.example".into()],
+        }
+    }
+
+    fn check(policy: &AccessPolicy, path: &str, headers: &[(&str, &str)]) -> Result<(), ErrorCode> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(hyper::header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        }
+        policy.check(&path.parse().unwrap(), &map).map_err(|body| body.error_code)
+    }
+
+    const KEY: (&str, &str) = ("authorization", "Bearer the-right-key");
+
+    #[test]
+    fn the_key_is_needed_everywhere_but_for_health() {
+        let policy = policy("127.0.0.1:8080");
+        let host = ("host", "localhost:8080");
+        assert_eq!(check(&policy, "/healthz", &[host]), Ok(()));
+        for path in ["/v1/sessions", "/metrics", "/openapi.json", "/nowhere", "/healthz/", "/healthz2"] {
+            assert_eq!(check(&policy, path, &[host]), Err(ErrorCode::Unauthorized), "{path}");
+            assert_eq!(check(&policy, path, &[host, KEY]), Ok(()), "{path}");
+        }
+        for wrong in [
+            "Bearer the-right-ke",
+            "Bearer the-right-key2",
+            "Basic the-right-key",
+            "the-right-key",
+            "Bearer",
+            "Bearer ",
+        ] {
+            assert_eq!(check(&policy, "/", &[host, ("authorization", wrong)]), Err(ErrorCode::Unauthorized), "{wrong}");
+        }
+        assert_eq!(check(&policy, "/", &[host, ("authorization", "bearer  the-right-key")]), Ok(()));
+    }
+
+    #[test]
+    fn a_foreign_host_is_refused_whatever_its_port() {
+        let local = policy("127.0.0.1:8080");
+        for ours in ["localhost", "LOCALHOST:1", "127.0.0.1:8080", "127.9.9.9", "[::1]:8080", "cove.example:443"] {
+            assert_eq!(check(&local, "/", &[("host", ours), KEY]), Ok(()), "{ours}");
+        }
+        for foreign in
+            ["evil.example", "localhost.evil.example", "192.0.2.7", "127.0.0.1.evil.example", "", "[::2]", "a:b:c"]
+        {
+            assert_eq!(check(&local, "/", &[("host", foreign), KEY]), Err(ErrorCode::Forbidden), "{foreign}");
+        }
+        let open = policy("0.0.0.0:8080");
+        assert_eq!(check(&open, "/", &[("host", "192.0.2.7:8080"), KEY]), Ok(()));
+        assert_eq!(check(&open, "/", &[("host", "evil.example"), KEY]), Err(ErrorCode::Forbidden));
+        let none = check(&local, "/", &[KEY]);
+        assert_eq!(none, Err(ErrorCode::InvalidRequest));
+        assert_eq!(
+            check(&local, "/", &[("host", "localhost"), ("host", "localhost"), KEY]),
+            Err(ErrorCode::InvalidRequest)
+        );
+        assert_eq!(check(&local, "http://evil.example/", &[("host", "localhost"), KEY]), Err(ErrorCode::Forbidden));
+    }
+
+    #[test]
+    fn a_foreign_origin_is_refused_even_with_the_key() {
+        let policy = policy("127.0.0.1:8080");
+        let host = ("host", "localhost:8080");
+        for ours in ["http://localhost:8080", "https://app.example"] {
+            assert_eq!(check(&policy, "/", &[host, KEY, ("origin", ours)]), Ok(()), "{ours}");
+        }
+        for foreign in
+            ["http://localhost:8081", "http://evil.example", "null", "https://app.example.evil", "ftp://localhost:8080"]
+        {
+            assert_eq!(check(&policy, "/", &[host, KEY, ("origin", foreign)]), Err(ErrorCode::Forbidden), "{foreign}");
+        }
+    }
+}

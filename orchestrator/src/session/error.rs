@@ -1,0 +1,53 @@
+//! What can go wrong with a session, by what a caller can do about it.
+
+use serde_json::Value;
+use shared_protocol::{SessionId, WorkspaceId};
+
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SessionError {
+    #[error("{0}")]
+    InvalidRequest(String),
+    #[error("{0}")]
+    InvalidImage(String),
+    #[error("no session {0}: it never was, or it was destroyed")]
+    NotFound(SessionId),
+    #[error("session {0} has expired; create another")]
+    Expired(SessionId),
+    #[error("the sandbox of session {id} is gone: {reason}")]
+    Lost { id: SessionId, reason: String },
+    #[error("no workspace {0}: it is made by the first session that names it")]
+    WorkspaceNotFound(WorkspaceId),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{message}")]
+    Limit { message: String, details: Value },
+    /// The host failed us. Logged with its whole cause where it happened.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl SessionError {
+    /// An error with all its causes, for a log line or a client that cannot see the log.
+    pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+        let mut text = error.to_string();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            next = cause.source();
+        }
+        text
+    }
+}
+
+impl From<crate::runtime::RuntimeError> for SessionError {
+    fn from(error: crate::runtime::RuntimeError) -> Self {
+        use crate::runtime::RuntimeError as E;
+        match error {
+            E::InvalidImage(message) => Self::InvalidImage(message),
+            E::Unsupported(message) => Self::InvalidRequest(message),
+            E::Gone(id) => Self::Lost { id, reason: "its runtime no longer knows it".into() },
+            E::Failed { .. } => Self::Internal(Self::chain(&error)),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a daemon has left on the host: processes, mounts, cgroups, directories.
+
+use std::path::{Path, PathBuf};
+
+/// Everything that can be told to be of one data directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Processes whose program lies in it: runners. What they started dies with their namespace.
+    pub processes: Vec<String>,
+    /// Any process that is in a cgroup of a daemon, its commands included.
+    pub cgroups: Vec<PathBuf>,
+    /// Of every process that can be seen, so that no namespace hides one.
+    pub mounts: Vec<String>,
+    pub directories: Vec<PathBuf>,
+}
+
+impl Leftovers {
+    pub fn of(data_dir: &Path) -> Self {
+        let needle = data_dir.to_string_lossy().into_owned();
+        let mut left = Self::default();
+        for process in crate::procfs::all() {
+            let proc = PathBuf::from(format!("/proc/{}", process.pid));
+            if std::fs::read_link(proc.join("exe")).is_ok_and(|exe| exe.starts_with(data_dir)) {
+                left.processes.push(format!("{} {}", process.pid, process.name));
+            }
+            let mounts = std::fs::read_to_string(proc.join("mountinfo")).unwrap_or_default();
+            left.mounts.extend(mounts.lines().filter(|line| line.contains(&needle)).map(str::to_owned));
+        }
+        left.mounts.sort();
+        left.mounts.dedup();
+        left.directories = children(&data_dir.join("sandboxes"));
+        left.cgroups = cgroups_of(data_dir);
+        left
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The daemon writes down how it named them.
+fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {
+    let marker = std::fs::read_to_string(data_dir.join("cgroup")).unwrap_or_default();
+    let name = marker.trim();
+    if name.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut roots = vec![PathBuf::from("/sys/fs/cgroup")];
+    roots.extend(children(Path::new("/sys/fs/cgroup")));
+    for root in roots {
+        let path = root.join(name);
+        if path.is_dir() {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn children(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
+}

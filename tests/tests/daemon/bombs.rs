@@ -1,0 +1,91 @@
+//! What one session does to itself leaves the daemon and its neighbours alone.
+
+use std::time::{Duration, Instant};
+
+use e2e::daemon::{Daemon, Session};
+use e2e::{is_root, skipped};
+use serde_json::json;
+
+/// A name, what is run, and for how long at most.
+const BOMBS: [(&str, &str); 8] = [
+    ("fork", ":(){ :|:& };: ; wait"),
+    ("memory", "python3 -c 'x=[]\nwhile True: x.append(bytearray(1<<20))'"),
+    ("disk", "dd if=/dev/zero of=/workspace/big bs=1M; cat /dev/zero > /tmp/big; true"),
+    ("inode", "cd /tmp && i=0; while :; do : > f$i || break; i=$((i+1)); done"),
+    ("output", "timeout 4 yes"),
+    ("cpu", "for i in 1 2 3 4; do (while :; do :; done) & done; sleep 4; kill $(jobs -p)"),
+    (
+        "open files",
+        "python3 -c 'import os\nx=[]\ntry:\n  while True: x.append(os.open(\"/dev/null\", 0))\nexcept OSError as e: print(len(x) > 1000, e.errno)'",
+    ),
+    (
+        "zombie",
+        "python3 -c 'import os,time\nn=0\ntry:\n  while True:\n    if os.fork()==0: os._exit(0)\n    n+=1\nexcept OSError: print(n)\ntime.sleep(1)'",
+    ),
+];
+
+async fn p99(session: &Session, count: usize) -> Duration {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = Instant::now();
+        session.sh("true").await;
+        times.push(start.elapsed());
+    }
+    times.sort();
+    times[count * 99 / 100]
+}
+
+#[tokio::test]
+async fn a_bomb_in_one_session_is_felt_by_no_other() {
+    if !is_root() {
+        return skipped("bombs", "limits by cgroups need root");
+    }
+    let daemon = Daemon::start().await;
+    let neighbour = daemon.session().await;
+    let idle = p99(&neighbour, 200).await;
+    for (name, bomb) in BOMBS {
+        let resources = json!({ "cpus": 0.5, "memory_mb": 128, "pids": 64, "disk_mb": 64 });
+        let session = daemon.create(json!({ "resources": resources })).await;
+        let exploding = {
+            let session = session.clone();
+            tokio::spawn(async move { session.ask(json!({ "cmd": bomb, "timeout_ms": 8000 })).await })
+        };
+        let during = p99(&neighbour, 200).await;
+        let reply = exploding.await.expect("the request ends").ok();
+        println!("{name}: neighbour's p99 {during:?}, idle {idle:?}; the bomb: {}", summary(&reply));
+        assert_eq!(neighbour.sh("echo alive").await, "alive\n", "after {name}");
+        assert_eq!(daemon.get("/healthz").await.status, 200, "after {name}");
+        // Its own session is usable afterwards, or says plainly that it is gone.
+        let after = session.ask(json!({ "cmd": "rm -rf /tmp/* /workspace/*; echo usable", "timeout_ms": 10000 })).await;
+        assert!(after.status == 200 || after.status == 502, "after {name}: {} {}", after.status, after.text());
+        println!(
+            "{name}: its own session afterwards: {} {}",
+            after.status,
+            after.text().chars().take(120).collect::<String>()
+        );
+        let start = Instant::now();
+        session.destroy().await;
+        println!("{name}: destroyed in {:?}", start.elapsed());
+    }
+    daemon.stop().await;
+}
+
+fn summary(reply: &serde_json::Value) -> String {
+    let output: String = reply["output"].as_str().unwrap_or_default().chars().take(60).collect();
+    format!("exit {} oom {} timed out {} {output:?}", reply["exit_code"], reply["oom_killed"], reply["timed_out"])
+}
+
+#[tokio::test]
+async fn a_command_killed_for_memory_is_said_to_be() {
+    if !is_root() {
+        return skipped("memory limits", "need root");
+    }
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({ "resources": { "memory_mb": 100, "disk_mb": 20 } })).await;
+    let reply = session.exec("python3 -c 'x = bytearray(300 << 20)'").await;
+    assert_eq!(reply["oom_killed"], true, "{reply}");
+    assert_eq!(reply["exit_code"], 137, "{reply}");
+    assert_eq!(session.sh("echo still here").await, "still here\n");
+    assert_eq!(session.view().await["status"], "running");
+    daemon.stop().await;
+}

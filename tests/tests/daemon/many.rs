@@ -1,0 +1,52 @@
+//! Many sessions at once, and many requests.
+
+use e2e::daemon::Daemon;
+use e2e::procfs;
+use serde_json::json;
+
+const SESSIONS: usize = 1000;
+const BUSY_SESSIONS: usize = 200;
+const EXECS_EACH: usize = 50;
+
+/// As DESIGN.md has it.
+const MAX_DAEMON_KIB: u64 = 150 << 10;
+
+/// Sandboxes are made this many at a time.
+const AT_ONCE: usize = 8;
+
+#[tokio::test]
+async fn a_thousand_sessions_live_at_once_and_answer() {
+    let daemon = Daemon::start().await;
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
+    let mut creating = tokio::task::JoinSet::new();
+    for n in 0..SESSIONS {
+        let (api, gate) = (daemon.api().clone(), gate.clone());
+        creating.spawn(async move {
+            let _slot = gate.acquire_owned().await.expect("the gate stays open");
+            let session = api.create(json!({ "labels": { "n": n.to_string() }, "resources": { "memory_mb": 64, "disk_mb": 16, "pids": 32 } })).await;
+            session.sh(&format!("export MINE={n}")).await;
+            (n, session)
+        });
+    }
+    let sessions = creating.join_all().await;
+    assert_eq!(daemon.get("/v1/sessions?status=running").await.ok().as_array().map(Vec::len), Some(SESSIONS));
+    // Every tenth is asked whether it is still itself, after all are there.
+    for (n, session) in sessions.iter().filter(|(n, _)| n % 10 == 0) {
+        assert_eq!(session.sh("echo $MINE").await, format!("{n}\n"));
+    }
+
+    let mut busy = tokio::task::JoinSet::new();
+    for (n, session) in sessions.iter().take(BUSY_SESSIONS).cloned() {
+        busy.spawn(async move {
+            for turn in 0..EXECS_EACH {
+                let expected = format!("{n} {turn}\n");
+                assert_eq!(session.sh(&format!("echo $MINE {turn}")).await, expected);
+            }
+        });
+    }
+    busy.join_all().await;
+    let used = procfs::status_kib(daemon.pid(), "VmRSS");
+    println!("{SESSIONS} sessions: the daemon uses {used} KiB");
+    assert!(used < MAX_DAEMON_KIB, "{used} KiB");
+    daemon.stop().await;
+}

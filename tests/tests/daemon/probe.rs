@@ -1,0 +1,153 @@
+//! What a sandbox cannot see and cannot do, told by a probe inside; and that the probe would tell, by sending it to places
+//! where the protection is off.
+
+use e2e::daemon::{Daemon, Session};
+use e2e::{is_root, skipped};
+use serde_json::{Value, json};
+
+const EPERM: i64 = 1;
+const ENOSYS: i64 = 38;
+
+/// Sends the probe in and returns its facts.
+async fn probe(daemon: &Daemon, session: &Session) -> Value {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_probe")).expect("the probe was built");
+    session.put("probe", program).await.ok();
+    session.sh("chmod 755 probe").await;
+    let secret = daemon.data_dir().join("api-key");
+    let directory = daemon.data_dir();
+    let line = format!("./probe {} {} {}", daemon.address.port(), secret.display(), directory.display());
+    serde_json::from_str(&session.sh(&line).await).expect("the probe prints JSON")
+}
+
+/// A check by name, and whether these facts pass it.
+fn checks(facts: &Value) -> Vec<(&'static str, bool)> {
+    let list = |name: &str| facts[name].as_array().cloned().unwrap_or_default();
+    let call = |name: &str| facts["system_calls"][name].as_i64().unwrap_or(0);
+    let is_zero = |name: &str| facts["status"][name] == "0000000000000000";
+    let processes = list("processes");
+    vec![
+        ("no capability", ["CapInh", "CapPrm", "CapEff", "CapAmb"].into_iter().all(is_zero)),
+        ("no capability to gain", is_zero("CapBnd")),
+        ("no_new_privs", facts["status"]["NoNewPrivs"] == "1"),
+        ("seccomp", facts["status"]["Seccomp"] == "2"),
+        ("an ordinary user", facts["uid"] == 1000 && facts["setuid_root"] != 0),
+        ("no host home", list("homes") == [json!("sandbox")] && list("root_home").is_empty()),
+        ("no data directory", list("secrets_seen").is_empty()),
+        ("no host sockets", list("unix_sockets").iter().all(|socket| socket == "@")),
+        ("no host runtime directory", list("run") == [json!("cove"), json!("lock")]),
+        (
+            "no other processes",
+            processes.len() <= 3 && processes.iter().all(|p| p == "runner" || p == "bash" || p == "probe"),
+        ),
+        ("no way to signal init", facts["signal_init"] == EPERM),
+        ("loopback only", list("interfaces") == [json!("lo")] && facts["host_port_reachable"] == false),
+        ("read-only root", list("writable").is_empty()),
+        ("masked proc", list("readable").is_empty()),
+        ("no new namespaces", call("unshare_user") == EPERM),
+        ("no mounts", call("mount") == EPERM && call("umount") == EPERM && call("chroot") == EPERM),
+        ("no tracing of init", call("ptrace_init") == EPERM),
+        ("no raw sockets", ["socket_packet", "socket_vsock", "socket_raw"].iter().all(|name| call(name) != 0)),
+        (
+            "no dangerous calls",
+            ["bpf", "perf_event_open", "keyctl", "userfaultfd", "open_by_handle_at", "process_vm_readv"]
+                .iter()
+                .all(|name| call(name) == EPERM)
+                && call("io_uring_setup") == ENOSYS,
+        ),
+    ]
+}
+
+fn failed(facts: &Value) -> Vec<&'static str> {
+    checks(facts).into_iter().filter(|(_, passed)| !passed).map(|(name, _)| name).collect()
+}
+
+#[tokio::test]
+async fn a_sandbox_sees_nothing_of_the_host_and_can_do_nothing_to_it() {
+    if !is_root() {
+        return skipped("the probe with everything enforced", "needs root");
+    }
+    let daemon = Daemon::start().await;
+    let resources = json!({ "cpus": 0.5, "memory_mb": 200, "pids": 50, "disk_mb": 30 });
+    let session = daemon.create(json!({ "resources": resources })).await;
+    let facts = probe(&daemon, &session).await;
+    assert!(failed(&facts).is_empty(), "{:?} failed: {facts:#}", failed(&facts));
+    let limits = &facts["limits"];
+    assert_eq!(limits["memory"], 200 << 20, "{limits}");
+    assert_eq!(limits["pids"], 50, "{limits}");
+    assert_eq!(limits["disk"], 30 << 20, "{limits}");
+    assert_eq!(limits["open_files"], 16_384, "{limits}");
+    daemon.stop().await;
+}
+
+/// Each protection turned off makes its checks fail, and only its own: they are what is checked.
+#[tokio::test]
+async fn the_probe_notices_when_a_protection_is_off() {
+    if !is_root() {
+        return skipped("the probe's controls", "need root");
+    }
+    let controls: [(&str, &[&str]); 6] = [
+        ("seccomp", &["seccomp", "no new namespaces", "no dangerous calls"]),
+        ("network", &["loopback only"]),
+        ("masks", &["masked proc"]),
+        ("read_only_root", &[]),
+        ("private_pids", &["no other processes"]),
+        ("capabilities", &[]),
+    ];
+    for (protection, expected) in controls {
+        let daemon =
+            Daemon::builder().config(&format!("[local]\ndisabled_protections = [\"{protection}\"]\n")).start().await;
+        let session = daemon.session().await;
+        let facts = probe(&daemon, &session).await;
+        let failed = failed(&facts);
+        for check in expected {
+            assert!(failed.contains(check), "without {protection}, {check:?} still passes: {facts:#}");
+        }
+        daemon.stop().await;
+    }
+}
+
+/// On the host itself, as an ordinary user: everything that the sandbox hides is there to be seen.
+#[tokio::test]
+async fn the_probe_sees_the_host_from_the_host() {
+    if !is_root() {
+        return skipped("the probe on the host", "needs root to become another user");
+    }
+    let daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
+    let program = directory.path().join("probe");
+    std::fs::copy(env!("CARGO_BIN_EXE_probe"), &program).expect("the probe was built");
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid", "1000", "--regid", "1000", "--clear-groups", "--"])
+        .arg(&program)
+        .arg(daemon.address.port().to_string())
+        .arg("/etc/hostname")
+        .output()
+        .expect("setpriv is installed");
+    let facts: Value = serde_json::from_slice(&output.stdout).expect("the probe prints JSON");
+    let failed = failed(&facts);
+    for check in
+        ["no capability to gain", "no_new_privs", "seccomp", "no other processes", "loopback only", "no data directory"]
+    {
+        assert!(failed.contains(&check), "{check:?} passes on the host: {facts:#}");
+    }
+    session.destroy().await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_do_not_see_each_other() {
+    let daemon = Daemon::start().await;
+    let (one, other) = (daemon.session().await, daemon.session().await);
+    one.sh("echo secret > /workspace/mine; echo secret > /tmp/mine; sleep 1000 & echo ok").await;
+    one.sh("(python3 -m http.server 18080 --bind 127.0.0.1 >/dev/null 2>&1 &); echo ok").await;
+    assert_eq!(other.sh("ls /workspace /tmp | grep mine; pgrep sleep; true").await, "");
+    let reply = other.exec("exec 3<>/dev/tcp/127.0.0.1/18080").await;
+    assert_ne!(reply["exit_code"], 0, "{reply}");
+    let ids = |session: Session| async move { session.sh("cat /proc/self/uid_map").await };
+    if is_root() {
+        assert_ne!(ids(one).await, ids(other).await, "two sandboxes have the same user ids");
+    }
+    daemon.stop().await;
+}
