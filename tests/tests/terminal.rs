@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use e2e::{Ask as _, Attached, DEADLINE, Runner, ask, wait_until};
+use hyper::Method;
 use shared_protocol::ShellName;
-use shared_protocol::runner::{OpenShellRequest, ShellKind};
+use shared_protocol::runner::{OpenShellRequest, ShellEndView, ShellKind};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// An attached terminal and all that it has printed.
@@ -99,6 +100,18 @@ async fn exit_closes_the_terminal() {
     let mut screen = Screen::attach(&runner, "person").await;
     screen.types("exit\r").await;
     screen.closes().await;
+}
+
+#[tokio::test]
+async fn how_a_terminal_ended_can_be_asked_for() {
+    let runner = Runner::start().await;
+    open_terminal(&runner, "person", None).await;
+    let mut screen = Screen::attach(&runner, "person").await;
+    assert_eq!(runner.raw(Method::GET, "/v1/shells/person/end", "").await.status, 404);
+    screen.types("exit 7\n").await;
+    screen.closes().await;
+    let end: ShellEndView = runner.get("/v1/shells/person/end").await.expect("it has just ended");
+    assert_eq!(end.exit_code, 7);
 }
 
 #[tokio::test]

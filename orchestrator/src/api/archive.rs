@@ -5,14 +5,13 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, StatusCode};
-use shared_protocol::runner::WroteView;
 
 use super::ApiState;
 use super::alive::in_session;
 use super::error::ApiError;
-use super::files::stream;
+use super::files::{send_body, stream};
 use super::target::{Params, session_id};
-use crate::runner_client::{FileCall, Outgoing};
+use crate::runner_client::FileCall;
 use crate::session::Activity;
 
 pub async fn get(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
@@ -39,10 +38,8 @@ pub async fn pack(state: &ApiState, activity: Activity, request: Request) -> Res
 
 pub async fn unpack(state: &ApiState, activity: Activity, request: Request) -> Result<Response, ApiError> {
     let path = Params::parse(request.uri(), &["path"])?.path("path")?;
-    let body = Outgoing::stream(request.into_body());
-    let call = FileCall::new(Method::PUT, "archive").with("path", &path).with_body(body);
-    let wrote: WroteView =
-        in_session(&activity, async { activity.runner().forward(call).await?.document().await }).await?;
+    let call = FileCall::new(Method::PUT, "archive").with("path", &path);
+    let wrote = send_body(&activity, call, request.into_body()).await?;
     state.metrics.bytes_in(wrote.bytes);
     Ok((StatusCode::CREATED, axum::Json(wrote)).into_response())
 }

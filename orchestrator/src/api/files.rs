@@ -22,6 +22,7 @@ use shared_protocol::runner::WroteView;
 use super::ApiState;
 use super::alive::in_session;
 use super::error::ApiError;
+use super::intake::Intake;
 use super::target::{Params, file_path, session_id};
 use crate::metrics::Metrics;
 use crate::runner_client::{FileAnswer, FileCall, Outgoing, RunnerError};
@@ -80,11 +81,21 @@ pub async fn write(state: &ApiState, activity: Activity, path: &[u8], request: R
     if let Some(mode) = params.get("mode") {
         call = call.with("mode", mode);
     }
-    let call = call.with_body(Outgoing::stream(request.into_body()));
-    let wrote: WroteView =
-        in_session(&activity, async { activity.runner().forward(call).await?.document().await }).await?;
+    let wrote = send_body(&activity, call, request.into_body()).await?;
     state.metrics.bytes_in(wrote.bytes);
     Ok((StatusCode::CREATED, axum::Json(wrote)).into_response())
+}
+
+/// Passes a request's body on with a call. Where the runner refuses it, the rest is read all the same, so that the client gets
+/// to the answer.
+pub async fn send_body(activity: &Activity, call: FileCall, body: Body) -> Result<WroteView, ApiError> {
+    let (intake, passing) = Intake::new(body);
+    let call = call.with_body(Outgoing::stream(passing));
+    let wrote = in_session(activity, async { activity.runner().forward(call).await?.document().await }).await;
+    if wrote.is_err() {
+        intake.drain().await;
+    }
+    wrote
 }
 
 /// `attachment`, with the last part of the path as a name that no header can be broken with.

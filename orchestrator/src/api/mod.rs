@@ -18,6 +18,7 @@ pub mod fs_read;
 pub mod health;
 pub mod images;
 pub mod input;
+pub mod intake;
 pub mod openapi;
 pub mod output;
 pub mod route;
@@ -70,6 +71,10 @@ async fn no_method(method: Method) -> ApiError {
     ApiError::new(ErrorCode::MethodNotAllowed, format!("{method} is not possible here; the header Allow says what is"))
 }
 
+#[cfg(test)]
+mod live;
+#[cfg(test)]
+mod live_test;
 #[cfg(test)]
 #[path = "api_test.rs"]
 mod tests;

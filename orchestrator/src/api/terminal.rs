@@ -1,7 +1,7 @@
 //! `GET …/terminal`: a shell's terminal as a WebSocket, for a person.
 //!
 //! Binary messages are bytes, both ways. Text messages are JSON: `{"type":"resize","cols","rows"}` from the client;
-//! `{"type":"ready","shell"}` first and `{"type":"exit","reason"?}` last from here. A named shell is opened if it is not there
+//! `{"type":"ready","shell"}` first and `{"type":"exit","exit_code"?,"reason"?}` last from here. A named shell is opened if it is not there
 //! and stays; without a name it is one of its own, a copy of `main`, that is closed with the socket.
 
 use std::time::Duration;
@@ -57,6 +57,9 @@ enum ToClient<'a> {
         shell: &'a ShellName,
     },
     Exit {
+        /// Of a shell that ended by itself.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -196,6 +199,7 @@ async fn goodbye(to_client: &mut SplitSink<WebSocket, Message>, end: End, activi
         End::Closed => activity.ended().now_or_never().map_or(End::Closed, End::Session),
         end => end,
     };
+    let mut exit_code = None;
     let (reason, code, text) = match end {
         End::Left(frame) => {
             let _ = to_client.send(Message::Close(frame)).await;
@@ -211,11 +215,15 @@ async fn goodbye(to_client: &mut SplitSink<WebSocket, Message>, end: End, activi
                 let reason = "the shell goes on, but this connection took too little of its output; attach again";
                 (Some(reason.to_owned()), close_code::AGAIN, "attach again")
             }
-            Ok(_) => (None, close_code::NORMAL, "the shell has ended"),
+            Ok(_) => {
+                // Unknown where it was closed by somebody else.
+                exit_code = activity.runner().shell_end(shell).await.ok().map(|end| end.exit_code);
+                (None, close_code::NORMAL, "the shell has ended")
+            }
             Err(error) => (Some(error.to_string()), close_code::ERROR, "the sandbox is lost"),
         },
     };
-    let _ = to_client.send(ToClient::Exit { reason }.message()).await;
+    let _ = to_client.send(ToClient::Exit { exit_code, reason }.message()).await;
     let _ = to_client.send(Message::Close(Some(CloseFrame { code, reason: text.into() }))).await;
 }
 

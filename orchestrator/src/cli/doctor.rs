@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::exit::{self, Failure};
 use super::output::{Colour, Dress, print, print_json};
-use super::private::private_dir;
+use super::private::ScratchDir;
 use super::table::{Cell, Table};
 use crate::doctor::{Finding, State, report};
 
@@ -32,9 +32,8 @@ struct Report<'a> {
 }
 
 pub async fn doctor(args: DoctorArgs) -> Result<u8, Failure> {
-    let scratch = private_dir()?;
-    let findings = report(&scratch).await;
-    let _ = std::fs::remove_dir_all(&scratch);
+    let scratch = ScratchDir::new()?;
+    let findings = report(scratch.path()).await;
     let can_run = can_run(&findings);
     if args.json {
         print_json(&Report { can_run, findings: &findings })?;

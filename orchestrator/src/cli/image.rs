@@ -4,18 +4,17 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use super::cp::progress::{Meter, bytes};
 use super::exit::Failure;
 use super::output::{Dress, print, print_json, say};
 use super::table::{Cell, Table};
 use crate::client::default_data_dir;
-use crate::image as images;
+use crate::image;
 
 const EXAMPLES: &str = "\
 Examples:
-  docker export $(docker create alpine) | cove image import alpine -
+  docker export $(docker create python:3.12) | cove image import python -
   cove image import mine ./rootfs
   cove image ls
   cove run mine -- cat /etc/os-release";
@@ -34,11 +33,11 @@ pub struct ImageArgs {
 #[derive(Subcommand)]
 enum Action {
     /// Make an image of a tar file or a directory
-    #[command(after_help = "Example:\n  cove image import alpine alpine-rootfs.tar")]
+    #[command(after_help = "Example:\n  cove image import debian debian-rootfs.tar")]
     Import {
         name: String,
         /// A tar file, not compressed, a directory, or - for standard input
-        #[arg(value_name = "TAR|DIR|-")]
+        #[arg(value_name = "TAR|DIR")]
         source: PathBuf,
         /// Print a JSON object
         #[arg(long)]
@@ -52,13 +51,8 @@ enum Action {
         json: bool,
     },
     /// Remove an image
-    #[command(after_help = "Example:\n  cove image rm alpine")]
+    #[command(after_help = "Example:\n  cove image rm debian")]
     Rm { name: String },
-}
-
-#[derive(Serialize)]
-struct ImageRow {
-    name: String,
 }
 
 pub fn image(args: &ImageArgs) -> Result<u8, Failure> {
@@ -67,36 +61,32 @@ pub fn image(args: &ImageArgs) -> Result<u8, Failure> {
     match &args.action {
         Action::Import { name, source, json } => {
             let mut meter = Meter::new(!json && std::io::stderr().is_terminal(), None);
-            let imported = images::import(&images_dir, name, source, &mut |total| meter.reached(total));
+            let imported = image::import(&images_dir, name, source, &mut |total| meter.reached(total));
             meter.finish();
-            let imported = imported.map_err(|error| Failure::failed(format!("{:#}", anyhow::Error::from(error))))?;
-            if *json {
-                print_json(&imported)?;
-            } else {
-                let skipped = match imported.skipped {
-                    0 => String::new(),
-                    count => format!("; {count} devices and FIFOs left out"),
-                };
-                say(format!("imported {name}: {} files, {}{skipped}", imported.files, bytes(imported.bytes)));
-            }
+            let imported = imported.map_err(|error| Failure::failed(format!("{:#}", anyhow::Error::new(error))))?;
+            if *json { print_json(&imported)? } else { say(described(name, &imported)) }
         }
         Action::Ls { json } => {
-            let names = images::names(&images_dir);
-            if *json {
-                print_json(&names.into_iter().map(|name| ImageRow { name }).collect::<Vec<_>>())?;
-            } else {
-                print(&table(&names, Dress::for_stdout()))?;
-            }
+            let images = image::list(&images_dir);
+            if *json { print_json(&images)? } else { print(&table(&images, Dress::for_stdout()))? }
         }
-        Action::Rm { name } => images::remove(&images_dir, name).map_err(|error| Failure::failed(error.to_string()))?,
+        Action::Rm { name } => image::remove(&images_dir, name).map_err(|error| Failure::failed(error.to_string()))?,
     }
     Ok(0)
 }
 
-fn table(names: &[String], dress: Dress) -> String {
-    let mut table = Table::new(&["NAME"]);
-    for name in names {
-        table.row(vec![Cell::new(name)]);
+fn described(name: &str, imported: &image::ImportSummary) -> String {
+    let left_out = match imported.skipped {
+        0 => String::new(),
+        count => format!("; {count} devices and FIFOs were left out, a sandbox has its own"),
+    };
+    format!("imported {name}: {} files, {}{left_out}", imported.files, bytes(imported.bytes))
+}
+
+fn table(images: &[image::ImageSummary], dress: Dress) -> String {
+    let mut table = Table::new(&["NAME", "SIZE"]);
+    for image in images {
+        table.row(vec![Cell::new(&image.name), Cell::new(bytes(image.bytes))]);
     }
     table.render(dress)
 }

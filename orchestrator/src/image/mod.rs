@@ -6,6 +6,8 @@ mod unpack;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 pub use import::{ImportError, ImportSummary, import};
 pub use unpack::main as unpack_main;
 
@@ -34,6 +36,34 @@ pub fn names(images_dir: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// One image, as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ImageSummary {
+    pub name: String,
+    /// Of all files in it.
+    pub bytes: u64,
+}
+
+/// Sorted by name.
+pub fn list(images_dir: &Path) -> Vec<ImageSummary> {
+    let summary = |name: String| {
+        let bytes = rootfs(images_dir, &name).map_or(0, |path| size(&path));
+        ImageSummary { name, bytes }
+    };
+    names(images_dir).into_iter().map(summary).collect()
+}
+
+/// Links are not followed, and what cannot be read counts as nothing.
+fn size(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    let of_entry = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => size(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(of_entry).sum()
 }
 
 /// Takes it away at once and then deletes it. Sandboxes that run from it lose their files: end them first.

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use shared_protocol::ShellName;
 use shared_protocol::api::OkView;
 use shared_protocol::runner::{
-    ExecView, HealthView, InputRequest, OpenShellRequest, ResizeRequest, ShellView, SignalRequest,
+    ExecView, HealthView, InputRequest, OpenShellRequest, ResizeRequest, ShellEndView, ShellView, SignalRequest,
 };
 
 use super::sequence::check_outcome;
@@ -73,6 +73,11 @@ impl RunnerClient {
         let target = format!("/v1/shells/{name}");
         let call = Call { method: Method::DELETE, repeat: Repeat::Never, ..Call::get(target) };
         self.done(Call { head_timeout: ENDING_TIMEOUT, ..call }).await
+    }
+
+    /// How a terminal ended by itself, where the runner still knows.
+    pub async fn shell_end(&self, name: &ShellName) -> Result<ShellEndView, RunnerError> {
+        self.document(Call::get(format!("/v1/shells/{name}/end")), StatusCode::OK).await
     }
 
     pub async fn reset_shell(&self, name: &ShellName) -> Result<ShellView, RunnerError> {

@@ -19,6 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::RunnerError;
 use super::outgoing::Outgoing;
+use super::socket::Socket;
 
 /// An answer's head. A runner's has five headers.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -27,7 +28,7 @@ const MAX_HEADERS: usize = 32;
 /// What a line reads at once, and what it holds unsent.
 const BUFFER_BYTES: usize = 128 << 10;
 
-type Connection = http1::Connection<TokioIo<UnixStream>, Outgoing>;
+type Connection = http1::Connection<TokioIo<Socket>, Outgoing>;
 
 pub struct Line {
     sender: http1::SendRequest<Outgoing>,
@@ -67,7 +68,7 @@ impl Line {
             .max_header_size(MAX_HEAD_BYTES)
             .max_headers(MAX_HEADERS)
             .max_buf_size(BUFFER_BYTES)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Socket::new(stream)))
             .await?;
         Ok(Self { sender, connection: Some(connection), slot })
     }
@@ -143,7 +144,7 @@ impl Line {
         match self.connection {
             Some(connection) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 let parts = connection.into_parts();
-                Ok(Upgrade::Done { socket: parts.io.into_inner(), ahead: parts.read_buf, slot: self.slot })
+                Ok(Upgrade::Done { socket: parts.io.into_inner().into_inner(), ahead: parts.read_buf, slot: self.slot })
             }
             _ => Ok(Upgrade::Refused(Box::new((answer, self)))),
         }

@@ -24,6 +24,7 @@ mod line;
 mod outgoing;
 mod pool;
 mod sequence;
+mod socket;
 mod stream;
 
 use std::borrow::Cow;

@@ -178,6 +178,7 @@ async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, Err
         ["shells"] => shells::list_or_open(app, request).await,
         ["shells", name] => shells::close(app, &request, name).await,
         ["shells", name, "reset"] => shells::reset(app, &request, name).await,
+        ["shells", name, "end"] => shells::end(app, &request, name),
         ["shells", name, "attach"] => attach::attach(app, request, name).await,
         ["files" | "archive" | "fs", ..] => files::handle(app, request, route).await,
         _ => Err(no_route(&path)),

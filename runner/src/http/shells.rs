@@ -2,7 +2,9 @@
 
 use hyper::body::Incoming;
 use hyper::{Method, Request};
-use shared_protocol::runner::{InputRequest, OpenShellRequest, ResizeRequest, SignalRequest, decode_payload};
+use shared_protocol::runner::{
+    InputRequest, OpenShellRequest, ResizeRequest, ShellEndView, SignalRequest, decode_payload,
+};
 use shared_protocol::{ErrorBody, ErrorCode, ShellName};
 
 use super::body::{self, Reply};
@@ -32,6 +34,12 @@ pub async fn close(app: &SharedApp, request: &Request<Incoming>, name: &str) -> 
     allow(request, &[Method::DELETE])?;
     app.shells.close(&shell_name(name)?).await?;
     Ok(ok())
+}
+
+pub fn end(app: &SharedApp, request: &Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {
+    allow(request, &[Method::GET])?;
+    let exit_code = app.shells.end(&shell_name(name)?)?;
+    Ok(body::json(200, &ShellEndView { exit_code }))
 }
 
 pub async fn reset(app: &SharedApp, request: &Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {

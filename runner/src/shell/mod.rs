@@ -11,7 +11,7 @@ mod state;
 mod terminal;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -46,6 +46,9 @@ const STATE_PATIENCE: Duration = Duration::from_secs(5);
 /// For a killed shell to be collected.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Terminals whose end is remembered: as many as there can be at once.
+const MAX_ENDED: usize = MAX_SHELLS;
+
 const DEFAULT_SIZE: Size = Size { cols: 80, rows: 24 };
 
 /// Terminals larger than this are a mistake, and some programs allocate by it.
@@ -63,6 +66,8 @@ pub struct ShellTable {
     context: Context,
     shells: Rc<RefCell<BTreeMap<ShellName, ShellHandle>>>,
     made: Cell<u64>,
+    /// Terminals that ended by themselves, the last one first, with what those who watched them ask for.
+    ended: Rc<RefCell<VecDeque<(ShellName, i32)>>>,
 }
 
 fn gone(name: &ShellName) -> ErrorBody {
@@ -116,7 +121,7 @@ pub fn check_variables<'a>(names: impl Iterator<Item = (&'a String, &'a String)>
 impl ShellTable {
     /// With the shell `main` on its way up.
     pub fn new(context: Context) -> Self {
-        let table = Self { context, shells: Rc::default(), made: Cell::new(0) };
+        let table = Self { context, shells: Rc::default(), made: Cell::new(0), ended: Rc::default() };
         let request = OpenShellRequest { name: Some(ShellName::main()), ..OpenShellRequest::default() };
         if let Err(error) = table.open_from(request, None) {
             tracing::error!(%error, "the main shell could not be opened");
@@ -190,10 +195,15 @@ impl ShellTable {
                     .map_err(|e| {
                         ErrorBody::new(ErrorCode::InternalError, format!("no terminal could be started: {e}"))
                     })?;
-                let (shells, name) = (self.shells.clone(), name.clone());
+                let (shells, ended, name) = (self.shells.clone(), self.ended.clone(), name.clone());
                 tokio::task::spawn_local(async move {
-                    terminal.run().await;
+                    let exit = terminal.run().await;
                     shells.borrow_mut().remove(&name);
+                    if let Some(exit) = exit {
+                        let mut ended = ended.borrow_mut();
+                        ended.truncate(MAX_ENDED - 1);
+                        ended.push_front((name, exit.shell_code()));
+                    }
                 });
             }
         }
@@ -207,6 +217,12 @@ impl ShellTable {
         let main = ShellName::main();
         let name = name.unwrap_or(&main);
         self.shells.borrow().get(name).cloned().ok_or_else(|| gone(name))
+    }
+
+    /// How a terminal of that name ended, if it did by itself and not too long ago.
+    pub fn end(&self, name: &ShellName) -> Result<i32, ErrorBody> {
+        let ended = self.ended.borrow();
+        ended.iter().find(|(known, _)| known == name).map(|(_, code)| *code).ok_or_else(|| gone(name))
     }
 
     pub fn views(&self) -> Vec<ShellView> {

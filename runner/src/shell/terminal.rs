@@ -19,7 +19,7 @@ use super::end_session;
 use super::scratch::Scratch;
 use super::script::{self, file};
 use super::state::State;
-use crate::reaper::{ChildEvent, Watch};
+use crate::reaper::{ChildEvent, Exit, Watch};
 use crate::sys::spawn::{Session, spawn};
 use crate::sys::tty::{self, Master, Size, Slave};
 
@@ -87,8 +87,8 @@ impl Terminal {
         })
     }
 
-    /// Owns the terminal until bash has ended or it is closed.
-    pub async fn run(mut self) {
+    /// Owns the terminal until bash has ended, with the way it did, or until it is closed.
+    pub async fn run(mut self) -> Option<Exit> {
         loop {
             let ready_to_send = self.attachments.are_ready();
             tokio::select! {
@@ -113,16 +113,19 @@ impl Terminal {
                     Some(Request::Close { reply }) => {
                         end_session(self.watch).await;
                         let _ = reply.send(());
-                        return;
+                        return None;
                     }
-                    Some(Request::Drain) | None => return end_session(self.watch).await,
+                    Some(Request::Drain) | None => {
+                        end_session(self.watch).await;
+                        return None;
+                    }
                     Some(request) => self.on_request(request),
                 },
                 event = self.watch.next() => match event {
                     ChildEvent::Stopped => self.watch.signal(libc::SIGCONT),
-                    ChildEvent::Exited(_) => {
+                    ChildEvent::Exited(exit) => {
                         self.send_the_rest();
-                        return;
+                        return Some(exit);
                     }
                 },
             }

@@ -16,7 +16,7 @@ pub use frame::{
     ExecOutcome, Frame, FrameError, MAX_FRAME_BYTES, OutcomeKind, Payload, Stream, encode_output, parse_frame,
 };
 pub use health::{HealthView, Separation};
-pub use shell::{OpenShellRequest, ShellKind, ShellState, ShellView};
+pub use shell::{OpenShellRequest, ShellEndView, ShellKind, ShellState, ShellView};
 
 #[cfg(test)]
 mod schema_test;

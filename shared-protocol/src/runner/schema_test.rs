@@ -20,6 +20,7 @@ fn schemas() -> Value {
         "OpenShellRequest": schema_for!(OpenShellRequest),
         "ResizeRequest": schema_for!(ResizeRequest),
         "RunRequest": schema_for!(RunRequest),
+        "ShellEndView": schema_for!(ShellEndView),
         "ShellView": schema_for!(ShellView),
         "SignalRequest": schema_for!(SignalRequest),
         "WroteView": schema_for!(WroteView),

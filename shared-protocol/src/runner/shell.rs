@@ -50,6 +50,14 @@ pub enum ShellState {
     Down,
 }
 
+/// How a terminal ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct ShellEndView {
+    /// 128+n where bash was killed by signal n.
+    pub exit_code: i32,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ShellView {

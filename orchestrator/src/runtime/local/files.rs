@@ -36,7 +36,10 @@ pub fn write_runner(data_dir: &Path) -> io::Result<PathBuf> {
     use std::hash::{Hash as _, Hasher as _};
     let mut hasher = std::hash::DefaultHasher::new();
     crate::EMBEDDED_RUNNER.hash(&mut hasher);
-    let path = data_dir.join(format!("runner-{:016x}", hasher.finish()));
+    let directory = data_dir.join(format!("runner-{:016x}", hasher.finish()));
+    private_directory(&directory)?;
+    // The name is what `ps` shows in a sandbox.
+    let path = directory.join("runner");
     if std::fs::read(&path).is_ok_and(|found| found == crate::EMBEDDED_RUNNER) {
         return Ok(path);
     }
