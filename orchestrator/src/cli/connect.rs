@@ -88,14 +88,14 @@ pub enum AtEnd {
     Keep,
 }
 
-/// Makes a session, does the work in it, and destroys it however the work ended: also by a signal, of which a second one
-/// ends the waiting for that. The daemon takes away by itself a session whose create was cut off.
+/// Makes a session, does the work in it, and destroys it however the work ended. The work is to end on a signal; a second
+/// one ends the waiting for the end of the session. The daemon takes away by itself one whose create was cut off.
 pub async fn in_own_session(
     connecting: impl Future<Output = Result<Connection, Failure>>,
     wanted: &CreateSessionRequest,
     at_end: AtEnd,
     interrupts: &mut Interrupts,
-    work: impl AsyncFnOnce(&Client, &SessionId) -> Result<u8, Failure>,
+    work: impl AsyncFnOnce(&Client, &SessionId, &mut Interrupts) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let connection = tokio::select! {
         connection = connecting => connection?,
@@ -121,16 +121,13 @@ async fn session(
     wanted: &CreateSessionRequest,
     at_end: AtEnd,
     interrupts: &mut Interrupts,
-    work: impl AsyncFnOnce(&Client, &SessionId) -> Result<u8, Failure>,
+    work: impl AsyncFnOnce(&Client, &SessionId, &mut Interrupts) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let session = tokio::select! {
         session = client.create_session(wanted) => session?,
         signal = interrupts.next() => return Ok(exit::signalled(signal)),
     };
-    let result = tokio::select! {
-        result = work(client, &session.id) => result,
-        signal = interrupts.next() => Ok(exit::signalled(signal)),
-    };
+    let result = work(client, &session.id, interrupts).await;
     if at_end == AtEnd::Destroy {
         tokio::select! {
             () = destroy(client, &session.id) => {}

@@ -116,7 +116,7 @@ pub async fn exec(args: ExecArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     if at_terminal {
-        return interactive(&client, session, wanted).await;
+        return interactive(&client, session, wanted, &mut Interrupts::new()?).await;
     }
     let work = async {
         if args.json {
@@ -184,8 +184,12 @@ async fn send(client: &Client, session: &SessionId, exec: &ExecId, name: &str) {
 
 /// A command at the shell's terminal, which becomes the caller's: its output comes from the exec, so that its end is
 /// exact; keys and the window's size go through an attachment.
-pub async fn interactive(client: &Client, session: &SessionId, wanted: ApiExecRequest) -> Result<u8, Failure> {
-    let mut interrupts = Interrupts::new()?;
+pub async fn interactive(
+    client: &Client,
+    session: &SessionId,
+    wanted: ApiExecRequest,
+    interrupts: &mut Interrupts,
+) -> Result<u8, Failure> {
     let exec = new_exec_id()?;
     let shell = wanted.shell.clone().unwrap_or_else(ShellName::main);
     let size = tty::size();
@@ -200,7 +204,12 @@ pub async fn interactive(client: &Client, session: &SessionId, wanted: ApiExecRe
     };
     let mut follower = Follower::new(client, session, exec.clone());
     let work = async { follower.follow(client.exec_stream(session, &wanted).await).await };
-    match tty::drive_program(reader, writer, &mut interrupts, work).await? {
+    let ended = tty::drive_program(reader, writer, interrupts, work).await;
+    if !matches!(ended, Ok(Ok(_))) {
+        // Left in the middle.
+        follower.screen().repair().await;
+    }
+    match ended? {
         Ok(done) => Ok(conclude(&done)),
         Err(tty::Typing::Detached) => Ok(0),
         Err(tty::Typing::Signal(signal)) => Ok(exit::signalled(signal)),

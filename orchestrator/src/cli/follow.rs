@@ -12,6 +12,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::exit::{Ending, Failure};
 use super::output::say;
 use super::private::random_hex;
+use super::tty::Screen;
 use crate::client::{Client, ClientError, FrameReader, Piece, StreamDone, StreamFrame};
 
 /// In a row, without a byte between them.
@@ -88,11 +89,17 @@ pub struct Follower<'a> {
     exec: ExecId,
     cursor: Cursor,
     sinks: Sinks,
+    /// Where the output is a terminal's: what it did to the caller's.
+    screen: Screen,
 }
 
 impl<'a> Follower<'a> {
     pub fn new(client: &'a Client, session: &'a SessionId, exec: ExecId) -> Self {
-        Self { client, session, exec, cursor: Cursor::default(), sinks: Sinks::new() }
+        Self { client, session, exec, cursor: Cursor::default(), sinks: Sinks::new(), screen: Screen::default() }
+    }
+
+    pub fn screen(&self) -> &Screen {
+        &self.screen
     }
 
     /// `begun` is the answer to the request that began it, or to one that asked for it again.
@@ -136,6 +143,9 @@ impl<'a> Follower<'a> {
                     let fresh = self.cursor.take(piece.offset, &piece.bytes);
                     if fresh.missing > 0 {
                         say(format!("{} bytes of output are missing here", fresh.missing));
+                    }
+                    if piece.stream == Stream::Tty {
+                        self.screen.printed(fresh.bytes);
                     }
                     self.sinks.write(piece.stream, fresh.bytes).await?;
                 }

@@ -28,7 +28,7 @@ const KEY_BYTES: usize = 32;
 /// By which a directory is known to be one of these; nothing else is ever removed.
 pub const DIR_PREFIX: &str = "cove-private-";
 
-/// A directory of the same kind for something else; removed with all that is in it.
+/// A fresh directory that nobody else can look into; removed with all that is in it.
 pub struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -44,11 +44,18 @@ impl ScratchDir {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// From now on another removes it.
+    fn leave(mut self) -> PathBuf {
+        std::mem::take(&mut self.0)
+    }
 }
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if !self.0.as_os_str().is_empty() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
     }
 }
 
@@ -58,6 +65,7 @@ pub struct PrivateDaemon {
     lifeline: Option<ChildStdin>,
     /// Open, so that what it prints later does not fail.
     _stdout: BufReader<ChildStdout>,
+    /// The daemon removes it at its end, and may still need it if nobody waits for that.
     dir: PathBuf,
     client: Client,
 }
@@ -66,8 +74,8 @@ impl PrivateDaemon {
     pub async fn start(images: Option<&Path>) -> Result<Self, Failure> {
         let failed =
             |what: &str, e: std::io::Error| Failure::failed(format!("cannot start a private daemon: {what}: {e}"));
-        let dir = std::env::temp_dir().join(format!("{DIR_PREFIX}{}", random_hex(6)?));
-        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(|e| failed(&dir.display().to_string(), e))?;
+        let scratch = ScratchDir::new()?;
+        let dir = scratch.path();
         let log = std::fs::File::create(dir.join(LOG_FILE)).map_err(|e| failed(LOG_FILE, e))?;
         if let Some(images) = images.filter(|images| images.is_dir()) {
             std::os::unix::fs::symlink(images, dir.join(IMAGES)).map_err(|e| failed(IMAGES, e))?;
@@ -76,7 +84,7 @@ impl PrivateDaemon {
         let mut command = Command::new("/proc/self/exe");
         command
             .args(["serve", "--until-stdin-closes", "--remove-data-dir", "--listen", "127.0.0.1:0", "--data-dir"])
-            .arg(&dir)
+            .arg(dir)
             .env("COVE_API_KEY", &key)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -96,14 +104,13 @@ impl PrivateDaemon {
         let Some(endpoint) = endpoint else {
             let why =
                 if started.is_err() { "it did not begin to listen in time" } else { "it did not begin to listen" };
-            let failure = Failure::failed(format!("cannot start a private daemon: {why}{}", end_of_log(&dir)));
+            let failure = Failure::failed(format!("cannot start a private daemon: {why}{}", end_of_log(dir)));
             drop(lifeline);
             let _ = child.kill().await;
-            let _ = std::fs::remove_dir_all(&dir);
             return Err(failure);
         };
         let client = Client::new(endpoint, ApiKey::new(key));
-        Ok(Self { child, lifeline: Some(lifeline), _stdout: stdout, dir, client })
+        Ok(Self { child, lifeline: Some(lifeline), _stdout: stdout, dir: scratch.leave(), client })
     }
 
     pub fn client(&self) -> Client {

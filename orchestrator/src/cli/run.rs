@@ -10,7 +10,7 @@ use shared_protocol::api::{ApiExecRequest, ApiRunRequest};
 
 use super::connect::{AtEnd, Daemon, in_own_session};
 use super::exec::interactive;
-use super::exit::{Ending, Failure};
+use super::exit::{self, Ending, Failure};
 use super::follow::{Follower, conclude, new_exec_id};
 use super::interrupt::Interrupts;
 use super::options::{Keeping, SessionOptions, duration, milliseconds};
@@ -58,14 +58,21 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     }
     let mut interrupts = Interrupts::new()?;
     let wanted = args.session.request(args.image.as_deref(), Keeping::OwnedByClient)?;
-    // While the sandbox starts.
-    let typed = async { if args.tty { Ok(None) } else { stdin::read().await } };
-    let work = async |client: &Client, session: &SessionId| {
-        let typed = typed.await?;
-        match (args.tty, args.json) {
-            (true, _) => in_terminal(client, session, &args).await,
-            (false, true) => whole(client, session, &args, typed).await,
-            (false, false) => streamed(client, session, &args, typed).await,
+    let typed = stdin::read();
+    let work = async |client: &Client, session: &SessionId, interrupts: &mut Interrupts| {
+        if args.tty {
+            return in_terminal(client, session, &args, interrupts).await;
+        }
+        let work = async {
+            let typed = typed.await?;
+            match args.json {
+                true => whole(client, session, &args, typed).await,
+                false => streamed(client, session, &args, typed).await,
+            }
+        };
+        tokio::select! {
+            result = work => result,
+            signal = interrupts.next() => Ok(exit::signalled(signal)),
         }
     };
     in_own_session(args.daemon.client_or_private(), &wanted, AtEnd::Destroy, &mut interrupts, work).await
@@ -96,11 +103,16 @@ async fn whole(client: &Client, session: &SessionId, args: &RunArgs, typed: Opti
 }
 
 /// In the session's own shell, since that is what has a terminal; nobody else uses it.
-async fn in_terminal(client: &Client, session: &SessionId, args: &RunArgs) -> Result<u8, Failure> {
+async fn in_terminal(
+    client: &Client,
+    session: &SessionId,
+    args: &RunArgs,
+    interrupts: &mut Interrupts,
+) -> Result<u8, Failure> {
     let wanted = ApiExecRequest {
         cmd: words::quoted(&args.argv),
         timeout_ms: args.timeout.map(milliseconds),
         ..ApiExecRequest::default()
     };
-    interactive(client, session, wanted).await
+    interactive(client, session, wanted, interrupts).await
 }

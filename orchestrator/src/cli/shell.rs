@@ -62,11 +62,9 @@ pub async fn shell(args: ShellArgs) -> Result<u8, Failure> {
         false => (Keeping::OwnedByClient, AtEnd::Destroy, Stay::Nothing),
     };
     let wanted = args.options.request(args.image.as_deref(), keeping)?;
-    // Its own, since the session's may be needed while the shell is being left.
-    let mut inside = Interrupts::new()?;
-    let work = async |client: &Client, session: &SessionId| {
+    let work = async |client: &Client, session: &SessionId, interrupts: &mut Interrupts| {
         say(format!("session {session}"));
-        attach(client, session, name, &mut inside, stay).await
+        attach(client, session, name, interrupts, stay).await
     };
     in_own_session(args.daemon.client_or_private(), &wanted, at_end, &mut interrupts, work).await
 }

@@ -1,6 +1,7 @@
 //! Between code that blocks, as tar and files do, and bodies that are polled: pieces through a bounded channel.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::poll_fn;
@@ -15,12 +16,23 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Pieces between the two: enough that neither waits for the other's every step.
 const DEPTH: usize = 4;
 
+/// Before the first piece of something large: a daemon that refuses it, as for a path that may not be written to, has said so
+/// by then. One that is in the middle of sending sees its connection break instead, and not why.
+const HESITATION: Duration = Duration::from_millis(50);
+
 type Piece = io::Result<Bytes>;
 
 /// A body of what is written, and where to write it. The body ends well only by `finish`.
 pub fn body(mut meter: Meter) -> (PieceWriter, Body) {
     let (sender, mut receiver) = mpsc::channel::<Piece>(DEPTH);
+    // What is one piece goes at once: it is sent by the time anybody refuses it.
+    let is_large = meter.total().is_none_or(|total| total > PIECE_BYTES as u64);
+    let mut hesitation = is_large.then(|| Box::pin(tokio::time::sleep(HESITATION)));
     let pieces = poll_fn(move |context| {
+        if let Some(waiting) = &mut hesitation {
+            std::task::ready!(waiting.as_mut().poll(context));
+            hesitation = None;
+        }
         receiver.poll_recv(context).map(|piece| {
             Some(piece?.map(|bytes| {
                 meter.add(bytes.len() as u64);

@@ -24,6 +24,10 @@ impl Meter {
         Self { shown, total, done: 0, began: Instant::now(), drawn: None }
     }
 
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
     pub fn add(&mut self, bytes: u64) {
         self.reached(self.done.saturating_add(bytes));
     }

@@ -3,7 +3,6 @@
 //! The terminal is raw exactly as long as one of the two functions here runs.
 
 use std::io;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncWriteExt, Stdout};
@@ -16,9 +15,6 @@ use super::raw::RawMode;
 use super::screen::Screen;
 use super::window::{Change, Changes, size};
 use crate::client::{ClientError, TerminalEvent, TerminalReader, TerminalWriter};
-
-/// A terminal that takes nothing must not keep us from ending.
-const REPAIR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why it is over.
 #[derive(Debug)]
@@ -59,8 +55,9 @@ pub async fn attach(
         },
         signal = interrupts.next() => Ended::Signal(signal),
     };
-    if !matches!(ended, Ended::Exit { .. }) {
-        repair(&mut stdout, &screen).await;
+    // Where the shell ended by itself there is nothing to mend, unless the session ended under a full-screen program.
+    if screen.is_alternate() || !matches!(ended, Ended::Exit { reason: None, .. }) {
+        screen.repair().await;
     }
     drop(raw);
     Ok(ended)
@@ -80,9 +77,6 @@ pub async fn drive_program<T>(
         signal = interrupts.next() => Ok(Err(Typing::Signal(signal))),
         never = pass_over(&mut reader) => match never {},
     };
-    if !matches!(done, Ok(Ok(_))) {
-        repair(&mut tokio::io::stdout(), &Screen::default()).await;
-    }
     drop(raw);
     done
 }
@@ -142,11 +136,6 @@ async fn type_into(mut writer: TerminalWriter, raw: &RawMode) -> Result<Typing, 
             return Ok(Typing::Lost(error.to_string()));
         }
     }
-}
-
-async fn repair(stdout: &mut Stdout, screen: &Screen) {
-    let text = format!("{}\r\n", screen.repair());
-    let _ = tokio::time::timeout(REPAIR_PATIENCE, write(stdout, text.as_bytes())).await;
 }
 
 async fn write(stdout: &mut Stdout, bytes: &[u8]) -> io::Result<()> {

@@ -16,6 +16,7 @@ mod screen;
 mod window;
 
 pub use bridge::{Ended, Typing, attach, drive_program};
+pub use screen::Screen;
 pub use window::size;
 
 use std::io::{self, IsTerminal};

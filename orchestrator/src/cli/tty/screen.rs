@@ -1,5 +1,11 @@
-//! What a full-screen program did to the caller's terminal, so that leaving in the middle of one does not leave it so. Pure.
+//! What a full-screen program did to the caller's terminal, so that leaving in the middle of one does not leave it so.
 
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+/// A terminal that takes nothing must not keep us from ending.
+const REPAIR_PATIENCE: Duration = Duration::from_secs(1);
 const ENTER: &[u8] = b"\x1b[?1049h";
 const LEAVE: &[u8] = b"\x1b[?1049l";
 /// Harmless where nothing was changed: cursor visible, plain text, normal keys, no mouse reports, no bracketed paste.
@@ -39,10 +45,23 @@ impl Screen {
         }
     }
 
-    /// What to print when it was left in the middle.
-    pub fn repair(&self) -> String {
+    pub fn is_alternate(&self) -> bool {
+        self.alternate
+    }
+
+    /// What to print when it was left in the middle; a new line too, for what is said next.
+    fn remedy(&self) -> String {
         let back = if self.alternate { BACK_TO_MAIN } else { "" };
-        format!("{back}{PLAIN}")
+        format!("{back}{PLAIN}\r\n")
+    }
+
+    pub async fn repair(&self) {
+        let mut stdout = tokio::io::stdout();
+        let write = async {
+            stdout.write_all(self.remedy().as_bytes()).await?;
+            stdout.flush().await
+        };
+        let _ = tokio::time::timeout(REPAIR_PATIENCE, write).await;
     }
 }
 
@@ -71,6 +90,6 @@ mod tests {
     fn the_main_screen_is_not_left_where_it_was_never_entered() {
         let mut screen = Screen::default();
         screen.printed(b"hello");
-        assert!(!screen.repair().contains(BACK_TO_MAIN));
+        assert!(!screen.remedy().contains(BACK_TO_MAIN));
     }
 }
