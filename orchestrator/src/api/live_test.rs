@@ -365,7 +365,7 @@ async fn a_terminal_is_a_websocket_and_its_own_shell_ends_with_it() {
             _ => {}
         }
     }
-    assert_eq!(exit, Some(json!({"type": "exit"})));
+    assert_eq!(exit, Some(json!({"type": "exit", "exit_code": 0})));
     assert_eq!(u16::from(close.unwrap().code), 1000);
     let (_, shells) = live.json("shells").await;
     assert!(!shells.to_string().contains(&format!("\"{shell}\"")), "{shells}");

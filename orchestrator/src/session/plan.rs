@@ -92,11 +92,14 @@ fn resources(asked: ResourcesRequest, config: &SessionsConfig) -> Result<Resourc
             Err(invalid(format!("resources.{name} must be {min} to {max}, not {value}")))
         }
     };
+    let memory_mb = whole("memory_mb", asked.memory_mb, default.memory_mb, MIN_MEMORY_MB, max.memory_mb)?;
+    // A disk may be memory: one that was not asked for leaves programs half of it.
+    let default_disk_mb = default.disk_mb.min(memory_mb / 2).max(MIN_DISK_MB);
     Ok(ResourcesView {
         cpus,
-        memory_mb: whole("memory_mb", asked.memory_mb, default.memory_mb, MIN_MEMORY_MB, max.memory_mb)?,
+        memory_mb,
         pids: whole("pids", asked.pids, default.pids, MIN_PIDS, max.pids)?,
-        disk_mb: whole("disk_mb", asked.disk_mb, default.disk_mb, MIN_DISK_MB, max.disk_mb)?,
+        disk_mb: whole("disk_mb", asked.disk_mb, default_disk_mb, MIN_DISK_MB, max.disk_mb)?,
     })
 }
 
@@ -168,6 +171,12 @@ mod tests {
     fn the_shorter_of_ttl_and_idle_counts() {
         assert_eq!(resolve(r#"{"ttl_seconds":50,"idle_seconds":20}"#).unwrap().lifetime, Duration::from_secs(20));
         assert_eq!(resolve(r#"{"ttl_seconds":50,"idle_seconds":90}"#).unwrap().lifetime, Duration::from_secs(50));
+    }
+
+    #[test]
+    fn a_small_memory_has_a_small_disk_unless_one_is_asked_for() {
+        assert_eq!(resolve(r#"{"resources":{"memory_mb":64}}"#).unwrap().resources.disk_mb, 32);
+        assert_eq!(resolve(r#"{"resources":{"memory_mb":64,"disk_mb":50}}"#).unwrap().resources.disk_mb, 50);
     }
 
     #[test]

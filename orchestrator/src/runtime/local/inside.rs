@@ -1,7 +1,7 @@
 //! The sandbox's first process, from its fork to the exec of the runner. It only carries out the plan.
 //!
-//! The order is the safety: cgroups before anything is used, the whole root before it is entered, users after everything
-//! that must belong to the host, capabilities and the system call filter last, when nothing is left that needs more.
+//! The order is the safety: the whole root before it is entered, cgroups before anything that is not ours runs, users after
+//! everything that must belong to the host, capabilities and the system call filter last, when nothing is left that needs more.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -26,15 +26,30 @@ pub struct Things {
     pub runner: OwnedFd,
     pub socket: OwnedFd,
     pub log: OwnedFd,
-    pub cgroup_procs: Vec<File>,
     pub idmaps: Vec<(Vec<IdRange>, OwnedFd)>,
 }
 
-/// What it says when it is in its user namespace and needs the maps.
-pub struct Ready;
+/// What it asks the launcher for; the answer is the same byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// To be in its cgroups. The launcher began to put it there when it was forked: a move can take the kernel milliseconds, and
+    /// making the root goes on beside it.
+    Cgroups,
+    /// The maps of its user namespace.
+    Users,
+}
 
-impl Ready {
-    pub const BYTE: u8 = 1;
+impl Need {
+    pub fn byte(self) -> u8 {
+        match self {
+            Self::Cgroups => 1,
+            Self::Users => 2,
+        }
+    }
+
+    pub fn parse(byte: u8) -> Option<Self> {
+        [Self::Cgroups, Self::Users].into_iter().find(|need| need.byte() == byte)
+    }
 }
 
 /// What a runner needs of root's powers, inside its own user namespace: to become the sandbox's user, to signal and see his
@@ -88,14 +103,6 @@ fn prepare_all(
 ) -> Result<std::convert::Infallible, LaunchError> {
     process::die_with_parent(Some(Signal::SIGKILL)).at("asking to end with the launcher")?;
     nix::unistd::setsid().at("leaving the daemon's session")?;
-    for file in &things.cgroup_procs {
-        let mut file: &File = file;
-        file.write_all(b"0").at("entering the cgroup")?;
-    }
-    // Only with cgroups of its own is there anything to hide above them.
-    if !things.cgroup_procs.is_empty() {
-        nix::sched::unshare(CloneFlags::CLONE_NEWCGROUP).at("making a cgroup namespace")?;
-    }
     nix::sched::unshare(CloneFlags::CLONE_NEWNS).at("making a mount namespace")?;
     nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         .at("keeping mounts from the host")?;
@@ -110,10 +117,19 @@ fn prepare_all(
     let root = NewRoot::new(plan, &things.idmaps)?;
     root.fill(plan)?;
     root.enter(plan)?;
+    let mut from_launcher = File::from(from_launcher);
+    let mut ask = |need: Need| {
+        to_launcher.write_all(&[need.byte()])?;
+        from_launcher.read_exact(&mut [0])
+    };
+    ask(Need::Cgroups).at("waiting for its cgroups")?;
+    // Only with cgroups of its own is there anything to hide above them.
+    if !plan.cgroup_procs.is_empty() {
+        nix::sched::unshare(CloneFlags::CLONE_NEWCGROUP).at("making a cgroup namespace")?;
+    }
     if plan.users.how == UserNamespace::Last {
         nix::sched::unshare(CloneFlags::CLONE_NEWUSER).at("making a user namespace")?;
-        to_launcher.write_all(&[Ready::BYTE]).at("asking for users")?;
-        File::from(from_launcher).read_exact(&mut [0]).at("waiting for users")?;
+        ask(Need::Users).at("waiting for its users")?;
     }
     become_user(plan)?;
     limit(plan.limits)?;
@@ -163,7 +179,7 @@ fn place_descriptors(things: Things) -> Result<(), LaunchError> {
     let log = process::move_up(&things.log, SAFE_FROM).at("keeping the log")?;
     let null: OwnedFd = File::open("/dev/null").at("opening /dev/null")?.into();
     // What they were is closed with the launcher's side; numbers below ten are only copies from here on.
-    std::mem::forget((things.runner, things.socket, things.log, things.cgroup_procs, things.idmaps));
+    std::mem::forget((things.runner, things.socket, things.log, things.idmaps));
     process::place(null, 0).at("placing standard input")?;
     process::place(log.try_clone().at("copying the log")?, 1).at("placing standard output")?;
     process::place(log, 2).at("placing standard error")?;

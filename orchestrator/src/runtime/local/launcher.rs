@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode};
 use nix::sched::CloneFlags;
 use nix::sys::signal::Signal;
 
-use super::inside::{self, Ready};
+use super::inside::{self, Need};
 use super::plan::{LaunchPlan, LaunchReport, UserNamespace, UserPlan};
 use super::{idmap, ids};
 use crate::sys::{pidfd, process};
@@ -107,13 +107,14 @@ fn run() -> Result<Started, LaunchError> {
             .open(&plan.log)
             .at(format!("opening {}", plan.log.display()))?
             .into(),
-        cgroup_procs: plan
-            .cgroup_procs
-            .iter()
-            .map(|path| File::options().write(true).open(path).at(format!("opening {}", path.display())))
-            .collect::<Result<_, _>>()?,
         idmaps: idmap::namespaces(&plan)?,
     };
+    // Opened as who we are now: that is whom the kernel asks when they are written to.
+    let cgroups = plan
+        .cgroup_procs
+        .iter()
+        .map(|path| File::options().write(true).open(path).at(format!("opening {}", path.display())))
+        .collect::<Result<Vec<_>, _>>()?;
     if plan.users.how != UserNamespace::Last {
         enter_own_user_namespace(&plan.users)?;
     }
@@ -127,7 +128,7 @@ fn run() -> Result<Started, LaunchError> {
     let pid = process::fork(|| inside::become_runner(&plan, things, to_us, from_us)).at("forking")?;
     let pidfd = pidfd::open(pid).at("holding the sandbox's first process")?;
     let started = Started { pid, pidfd };
-    match follow(&plan, pid, from_inside, to_inside) {
+    match enter_cgroups(cgroups, pid).and_then(|()| follow(&plan, pid, from_inside, to_inside)) {
         Ok(()) => Ok(started),
         Err(error) => {
             let _ = pidfd::signal(started.pidfd.as_fd(), Signal::SIGKILL);
@@ -162,6 +163,11 @@ fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(listener.into())
 }
 
+/// While the first process makes its root.
+fn enter_cgroups(cgroups: Vec<File>, pid: i32) -> Result<(), LaunchError> {
+    cgroups.into_iter().try_for_each(|mut procs| procs.write_all(pid.to_string().as_bytes())).at("entering the cgroups")
+}
+
 /// Waits for what the first process says, and writes its id maps when it asks for them.
 fn follow(plan: &LaunchPlan, pid: i32, from_inside: OwnedFd, to_inside: OwnedFd) -> Result<(), LaunchError> {
     let (mut from_inside, mut to_inside) = (File::from(from_inside), File::from(to_inside));
@@ -175,11 +181,15 @@ fn follow(plan: &LaunchPlan, pid: i32, from_inside: OwnedFd, to_inside: OwnedFd)
                 let (step, error) = inside::parse_failure(&message);
                 return Err(LaunchError { step, error });
             }
-            _ if message.is_empty() && byte[0] == Ready::BYTE => {
-                write_maps(pid, &plan.users)?;
-                to_inside.write_all(&byte).at("telling the sandbox that it has its users")?;
-            }
-            _ => message.push(byte[0]),
+            _ => match Need::parse(byte[0]).filter(|_| message.is_empty()) {
+                Some(need) => {
+                    if need == Need::Users {
+                        write_maps(pid, &plan.users)?;
+                    }
+                    to_inside.write_all(&byte).at("answering the sandbox")?;
+                }
+                None => message.push(byte[0]),
+            },
         }
     }
 }

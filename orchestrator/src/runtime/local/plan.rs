@@ -20,7 +20,7 @@ pub struct LaunchPlan {
     pub host_owner: Owner,
     pub steps: Vec<Step>,
     pub users: UserPlan,
-    /// The files to write `0` to, so that the sandbox's first process is in its cgroups.
+    /// The files to write the sandbox's first process to, so that it is in its cgroups.
     pub cgroup_procs: Vec<PathBuf>,
     pub limits: Limits,
     /// The runner's binary, on the host.

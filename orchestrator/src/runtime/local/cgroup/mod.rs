@@ -36,7 +36,7 @@ pub enum Cgroups {
 /// One sandbox's, as the launcher needs it.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
-    /// To be written `0` to by the sandbox's first process.
+    /// To be written the number of the sandbox's first process to.
     pub procs: Vec<PathBuf>,
     /// What the sandbox may see of it: host path, and name below `/sys/fs/cgroup`.
     pub visible: Vec<(PathBuf, String)>,
