@@ -47,8 +47,12 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let dirs =
         WorkspaceDirs::open(data.path().join("workspaces")).context("cannot make the directory of workspaces")?;
     let metrics = Metrics::new();
-    let parts =
-        RegistryParts { runtimes, config: config.sessions.clone(), workspaces: dirs.clone(), metrics: metrics.clone() };
+    let parts = RegistryParts {
+        runtimes: runtimes.clone(),
+        config: config.sessions.clone(),
+        workspaces: dirs.clone(),
+        metrics: metrics.clone(),
+    };
     let sessions = Registry::new(parts).context("there is no runtime")?;
     let workspaces = Workspaces::new(dirs, sessions.clone());
     let sweeping = tokio::spawn({
@@ -87,6 +91,7 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     workspaces.end_all().await;
     remaining.finish(LAST_WORDS).await;
     sweeping.abort();
+    runtimes.iter().for_each(|runtime| runtime.close());
     data.withdraw();
     info!("stopped");
     drop(logs);
@@ -95,9 +100,6 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
 
 /// The default first.
 async fn runtimes(config: &Config) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
-    if config.runtime.as_str() != "local" {
-        anyhow::bail!("there is no runtime {}: this build has local", config.runtime);
-    }
     let local = LocalConfig {
         data_dir: config.data_dir.clone(),
         images_dir: config.data_dir.join("images"),

@@ -24,7 +24,7 @@ pub use program::{Ended, Program};
 pub use request::{Ask, ask, run};
 pub use runner::{Builder, Runner, SANDBOX_USER};
 pub use stream::{Finished, FrameStream};
-pub use wait::{DEADLINE, wait_until};
+pub use wait::{DEADLINE, LONG_DEADLINE, wait_until};
 
 /// Whether the tests may do what only root can: switch users, make namespaces and cgroups.
 pub fn is_root() -> bool {

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// How long a client waits for what should come at once. Generous: a loaded machine is slow, a wedged shell is forever.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
+/// For what moves gigabytes.
+pub const LONG_DEADLINE: Duration = Duration::from_secs(300);
+
 /// How often a condition that nothing announces is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use shared_protocol::{ErrorCode, SessionId, WorkspaceId};
 
 use super::error::ApiError;
+use super::intake::Intake;
 
 /// Anything of size goes through `files` and `archive`, as a stream.
 pub const MAX_JSON_BODY_BYTES: usize = 16 << 20;
@@ -57,18 +58,29 @@ async fn json_body(request: Request) -> Result<Bytes, ApiError> {
     let too_large =
         || ApiError::new(ErrorCode::TooLarge, format!("a JSON body has at most {MAX_JSON_BODY_BYTES} bytes"));
     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    // Before a byte of it is read, where the client says how many there are.
-    if length.is_some_and(|length| length > MAX_JSON_BODY_BYTES as u64) {
-        return Err(too_large());
+    let content_type = check_content_type(request.headers());
+    let (intake, passing) = Intake::new(request.into_body());
+    let read = async {
+        // Before a byte of it is kept, where the client says how many there are.
+        if length.is_some_and(|length| length > MAX_JSON_BODY_BYTES as u64) {
+            return Err(too_large());
+        }
+        content_type?;
+        let body = Limited::new(passing, MAX_JSON_BODY_BYTES);
+        match tokio::time::timeout(JSON_BODY_DEADLINE, body.collect()).await {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+            Ok(Err(error)) => Err(ApiError::invalid(format!("the body could not be read: {error}"))),
+            Err(_) => {
+                Err(ApiError::invalid(format!("the body was not there after {} s", JSON_BODY_DEADLINE.as_secs())))
+            }
+        }
+    };
+    let read = read.await;
+    if read.is_err() {
+        intake.drain().await;
     }
-    check_content_type(request.headers())?;
-    let body = Limited::new(request.into_body(), MAX_JSON_BODY_BYTES);
-    match tokio::time::timeout(JSON_BODY_DEADLINE, body.collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(ApiError::invalid(format!("the body could not be read: {error}"))),
-        Err(_) => Err(ApiError::invalid(format!("the body was not there after {} s", JSON_BODY_DEADLINE.as_secs()))),
-    }
+    read
 }
 
 /// A client that does not say what it sends is believed to send JSON; one that says otherwise is not.

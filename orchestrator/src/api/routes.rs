@@ -144,13 +144,13 @@ fn files() -> Vec<Route> {
         post("/v1/sessions/{session_id}/fs/upload", upload::upload, "Write files of a form")
             .takes_bytes("multipart/form-data")
             .replies::<UploadedView>(200),
-        get("/v1/sessions/{session_id}/fs/list", fs::list, "List a directory")
-            .needs_query("path", path_schema(), path)
+        get("/v1/sessions/{session_id}/fs/list", fs::list, "List a directory; without a path, the workspace")
+            .query("path", path_schema(), path)
             .query("recursive", flag_schema(), "With all that is below it")
             .replies::<ListView>(200),
         get("/v1/sessions/{session_id}/fs/stat", fs::stat, "Look at a file")
             .needs_query("path", path_schema(), path)
-            .query("follow", flag_schema(), "What a link leads to, rather than the link")
+            .query("follow", flag_schema(), "0: a link itself, rather than what it leads to")
             .replies::<FileView>(200),
         post("/v1/sessions/{session_id}/fs/mkdir", fs::mkdir, "Make a directory")
             .takes::<MkdirRequest>()

@@ -60,6 +60,8 @@ fn a_mistake_is_one_line_that_names_its_place_and_what_is_allowed() {
     assert!(error.starts_with("COVE_SERVER_LISTNE "), "{error}");
     let error = load(ServeFlags::default(), &[("COVE_LOG_FORMAT", "xml")]).unwrap_err();
     assert_eq!(error, r#"COVE_LOG_FORMAT must be text or json, not "xml""#);
+    let flags = ServeFlags { runtime: Some("nonsense".into()), ..ServeFlags::default() };
+    assert_eq!(load(flags, &[]).unwrap_err(), r#"--runtime must be one of local, not "nonsense""#);
     let flags = ServeFlags { max_sessions: Some("many".into()), ..ServeFlags::default() };
     assert!(load(flags, &[]).unwrap_err().starts_with("--max-sessions must be a whole number"));
 }

@@ -31,6 +31,9 @@ pub const EXIT_USAGE: u8 = 64;
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// One line: where, what, and what is allowed.
+/// What this build has, the default first.
+const RUNTIMES: [&str; 1] = ["local"];
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
@@ -84,7 +87,12 @@ impl Config {
         settings.add_variables(variables.clone().into_iter());
         flags.add_to(&mut settings);
 
-        let runtime = settings.parsed("runtime", "the name of a runtime, such as local")?;
+        let runtime: Option<RuntimeName> = settings.parsed("runtime", "the name of a runtime, such as local")?;
+        if let Some(unknown) = runtime.as_ref().filter(|name| !RUNTIMES.contains(&name.as_str())) {
+            let origin = settings.origin_of("runtime").unwrap_or_default();
+            let message = format!("must be one of {}, not {:?}", RUNTIMES.join(", "), unknown.as_str());
+            return Err(ConfigError::new(origin, "runtime", message));
+        }
         let data_dir = match settings.text("data_dir")? {
             Some(path) => PathBuf::from(path),
             None => default_data_dir(&variable)?,

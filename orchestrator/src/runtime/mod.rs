@@ -99,4 +99,8 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Sandboxes of this daemon's data directory that exist now, half-made ones included.
     async fn list(&self) -> Result<Vec<SessionId>, RuntimeError>;
+
+    /// Removes what the runtime itself keeps on the host, once its last sandbox is gone and the daemon is about to end: a
+    /// task that still holds the runtime then must not leave it there.
+    fn close(&self) {}
 }

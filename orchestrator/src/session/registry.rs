@@ -98,8 +98,12 @@ impl Registry {
         request: CreateSessionRequest,
         key: Option<&str>,
     ) -> Result<SessionView, SessionError> {
-        if key.is_some_and(|key| key.is_empty() || key.len() > MAX_IDEMPOTENCY_KEY_BYTES) {
-            let message = format!("an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes");
+        let is_key = |key: &str| {
+            (1..=MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if key.is_some_and(|key| !is_key(key)) {
+            let message =
+                format!("an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} characters of plain ASCII, no spaces");
             return Err(SessionError::InvalidRequest(message));
         }
         let fingerprint = match key {

@@ -66,8 +66,8 @@ async fn carry(io: TokioIo<hyper::upgrade::Upgraded>, shell: ShellHandle, mut at
         loop {
             match from_client.read(&mut buffer).await {
                 Ok(0) | Err(_) => return,
-                // Typed at a shell where nothing runs: a terminal would lose it too.
-                Ok(count) => drop(shell.input(buffer[..count].to_vec()).await),
+                // An error is the shell's end, which the other half sees too.
+                Ok(count) => drop(shell.type_in(buffer[..count].to_vec()).await),
             }
         }
     };

@@ -283,6 +283,11 @@ impl ShellHandle {
         self.ask(|reply| Request::Input { bytes, reply }).await?
     }
 
+    /// As `input`, for somebody who types: waits for room rather than being refused, so that a long paste arrives whole.
+    pub async fn type_in(&self, bytes: Vec<u8>) -> Result<(), ErrorBody> {
+        self.ask(|reply| Request::Type { bytes, reply }).await
+    }
+
     pub async fn resize(&self, size: Size) -> Result<(), ErrorBody> {
         self.ask(|reply| Request::Resize { size, reply }).await?
     }

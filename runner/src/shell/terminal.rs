@@ -10,7 +10,7 @@ use shared_protocol::runner::ShellState;
 use shared_protocol::{ErrorBody, ErrorCode};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::attach::Attachments;
 use super::bash::MAX_PENDING_INPUT;
@@ -35,6 +35,8 @@ pub struct Terminal {
     _slave: Slave,
     _scratch: Scratch,
     input: VecDeque<u8>,
+    /// Typed while there was no room. Each who is attached waits here with one piece at most.
+    typists: VecDeque<(Vec<u8>, oneshot::Sender<()>)>,
     attachments: Attachments,
 }
 
@@ -83,6 +85,7 @@ impl Terminal {
             _slave: slave,
             _scratch: scratch,
             input: VecDeque::new(),
+            typists: VecDeque::new(),
             attachments: Attachments::default(),
         })
     }
@@ -107,6 +110,7 @@ impl Terminal {
                         && let Ok(Ok(count)) = ready.try_io(|fd| fd.get_ref().write(front))
                     {
                         self.input.drain(..count);
+                        self.take_from_typists();
                     }
                 }
                 request = self.requests.recv() => match request {
@@ -142,6 +146,21 @@ impl Terminal {
         }
     }
 
+    fn has_room(&self, count: usize) -> bool {
+        self.input.len() + count <= MAX_PENDING_INPUT
+    }
+
+    fn take_from_typists(&mut self) {
+        while let Some((bytes, reply)) = self.typists.pop_front() {
+            if !self.has_room(bytes.len()) {
+                self.typists.push_front((bytes, reply));
+                return;
+            }
+            self.input.extend(bytes);
+            let _ = reply.send(());
+        }
+    }
+
     fn on_request(&mut self, request: Request) {
         match request {
             Request::Exec(job) => {
@@ -156,12 +175,16 @@ impl Terminal {
                 });
             }
             Request::Input { bytes, reply } => {
-                let fits = self.input.len() + bytes.len() <= MAX_PENDING_INPUT;
+                let fits = self.has_room(bytes.len());
                 if fits {
                     self.input.extend(bytes);
                 }
                 let message = format!("{MAX_PENDING_INPUT} bytes of input wait to be read already");
                 let _ = reply.send(if fits { Ok(()) } else { Err(ErrorBody::new(ErrorCode::LimitReached, message)) });
+            }
+            Request::Type { bytes, reply } => {
+                self.typists.push_back((bytes, reply));
+                self.take_from_typists();
             }
             Request::Resize { size, reply } => {
                 {

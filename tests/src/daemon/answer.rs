@@ -13,6 +13,18 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// From its bytes, once they are all there; without a length it has no body.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, _) = text.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let start = head.len() + 4;
+        let body = bytes.get(start..start + length.unwrap_or(0))?;
+        Some(Self { status, headers: HeaderMap::new(), body: Bytes::copy_from_slice(body) })
+    }
+
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

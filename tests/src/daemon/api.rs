@@ -8,10 +8,11 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{Answer, EventStream, Session};
-use crate::wait::DEADLINE;
+use super::{Answer, EventStream, Pattern, Session};
+use crate::wait::{DEADLINE, LONG_DEADLINE};
 
 #[derive(Debug, Clone)]
 pub struct Api {
@@ -55,6 +56,36 @@ impl Api {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection.with_upgrades());
         Ok(tokio::time::timeout(DEADLINE, sender.send_request(request)).await??)
+    }
+
+    /// Bytes as they are, for what no client library would send; the first answer to them.
+    pub async fn raw(&self, request: &[u8]) -> anyhow::Result<Answer> {
+        let mut stream = TcpStream::connect(self.address).await?;
+        stream.write_all(request).await?;
+        let mut all = Vec::new();
+        loop {
+            let count = tokio::time::timeout(DEADLINE, stream.read_buf(&mut all)).await??;
+            match Answer::parse(&all) {
+                Some(answer) => return Ok(answer),
+                None if count == 0 => anyhow::bail!("no answer: {:?}", String::from_utf8_lossy(&all)),
+                None => {}
+            }
+        }
+    }
+
+    /// Puts that many bytes of the [`Pattern`], none of them kept.
+    pub async fn put_pattern(&self, path: &str, length: u64) -> anyhow::Result<Answer> {
+        let request = self.request(Method::PUT, path, Bytes::new())?;
+        let (mut parts, _) = request.into_parts();
+        parts.headers.insert("content-type", "application/octet-stream".parse()?);
+        let request = Request::from_parts(parts, Pattern::new(length));
+        let stream = TcpStream::connect(self.address).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let response = tokio::time::timeout(LONG_DEADLINE, sender.send_request(request)).await??;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = tokio::time::timeout(DEADLINE, response.into_body().collect()).await??.to_bytes();
+        Ok(Answer { status, headers, body })
     }
 
     pub async fn try_send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> anyhow::Result<Answer> {

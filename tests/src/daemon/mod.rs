@@ -3,13 +3,19 @@
 mod answer;
 mod api;
 mod audit;
+mod cli;
+mod pattern;
 mod process;
 mod session;
 mod stream;
+mod terminal;
 
 pub use answer::Answer;
 pub use api::Api;
 pub use audit::Leftovers;
+pub use cli::{Cove, Finished, finished};
+pub use pattern::Pattern;
 pub use process::{Daemon, DaemonBuilder, cove_binary};
 pub use session::Session;
 pub use stream::{Event, EventStream};
+pub use terminal::Terminal;

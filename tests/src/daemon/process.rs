@@ -1,5 +1,6 @@
 //! Starting and ending the daemon.
 
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::{Api, Leftovers};
+use super::{Api, Leftovers, Session};
 use crate::procfs;
 use crate::wait::{blocks_until, wait_until};
 
@@ -40,15 +41,29 @@ fn build() -> PathBuf {
     Path::new(root).join("target/e2e/release/cove")
 }
 
+/// A copy that anybody may execute, where the one there is lies below somebody's home.
+fn public_binary() -> &'static Path {
+    static COPY: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
+        let directory = tempfile::Builder::new().prefix("cove-bin-").tempdir().expect("a temporary directory");
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("our own directory");
+        let path = directory.path().join("cove");
+        std::fs::copy(cove_binary(), &path).expect("a copy of the binary");
+        (directory, path)
+    });
+    &COPY.1
+}
+
 pub struct Daemon {
     api: Api,
     child: Option<Child>,
-    directory: TempDir,
+    /// Absent once another daemon has it.
+    directory: Option<TempDir>,
+    builder: DaemonBuilder,
     /// What its standard output said.
     pub banner: Vec<String>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct DaemonBuilder {
     arguments: Vec<String>,
     env: Vec<(String, String)>,
@@ -88,35 +103,44 @@ impl DaemonBuilder {
 
     pub async fn start(self) -> Daemon {
         let directory = tempfile::Builder::new().prefix("cove-e2e-").tempdir().expect("a temporary directory");
-        let data_dir = directory.path().join("data");
         if let Some(user) = self.user {
             std::os::unix::fs::chown(directory.path(), Some(user), Some(user)).expect("our own directory");
         } else {
             std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).expect("our own directory");
         }
-        let log = std::fs::File::create(directory.path().join("log")).expect("our own directory");
+        self.start_in(directory)
+    }
+
+    fn command(&self, directory: &Path) -> Command {
+        let log = OpenOptions::new().create(true).append(true).open(directory.join("log")).expect("our own directory");
         let mut command = match self.user {
             None => Command::new(cove_binary()),
             Some(user) => {
                 let user = user.to_string();
                 let mut command = Command::new("setpriv");
-                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]).arg(cove_binary());
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]).arg(public_binary());
                 command
             }
         };
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data_dir).args(&self.arguments);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.join("data"));
+        command.args(&self.arguments);
         // Whatever the tester's own shell has for a daemon is not for this one.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COVE_")) {
             command.env_remove(name);
         }
-        command.env("HOME", directory.path());
+        command.env("HOME", directory).current_dir("/");
         if let Some(text) = &self.config {
-            let path = directory.path().join("cove.toml");
+            let path = directory.join("cove.toml");
             std::fs::write(&path, text).expect("our own directory");
             command.arg("--config").arg(path);
         }
-        command.envs(self.env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut child = command.spawn().expect("the daemon can be started");
+        command.envs(self.env.iter().cloned()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command
+    }
+
+    fn start_in(self, directory: TempDir) -> Daemon {
+        let data_dir = directory.path().join("data");
+        let mut child = self.command(directory.path()).spawn().expect("the daemon can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let first = lines.next().and_then(Result::ok).unwrap_or_default();
         let Some(address) = first.strip_prefix("listening on http://").and_then(|a| a.parse::<SocketAddr>().ok())
@@ -132,7 +156,8 @@ impl DaemonBuilder {
             banner.push(line);
         }
         let key = std::fs::read_to_string(data_dir.join("api-key")).map(|key| key.trim().to_owned()).ok();
-        Daemon { api: Api { address, key, headers: Vec::new() }, child: Some(child), directory, banner }
+        let api = Api { address, key, headers: Vec::new() };
+        Daemon { api, child: Some(child), directory: Some(directory), builder: self, banner }
     }
 }
 
@@ -145,6 +170,14 @@ impl Daemon {
         DaemonBuilder::default()
     }
 
+    /// The runner of a session, as the host sees it.
+    pub fn runner_pid(&self, session: &Session) -> i32 {
+        let path = self.data_dir().join("sandboxes").join(&session.id).join("record.json");
+        let record = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let record: serde_json::Value = serde_json::from_slice(&record).expect("a record is JSON");
+        record["process"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a record has a pid")
+    }
+
     pub fn api(&self) -> &Api {
         &self.api
     }
@@ -155,15 +188,15 @@ impl Daemon {
     }
 
     pub fn data_dir(&self) -> PathBuf {
-        self.directory.path().join("data")
+        self.directory().join("data")
     }
 
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        self.directory.as_ref().expect("it has not been given away").path()
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+        std::fs::read_to_string(self.directory().join("log")).unwrap_or_default()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -177,6 +210,21 @@ impl Daemon {
             wait_until("the daemon's end", STOP_DEADLINE, async || child.try_wait().expect("our own child")).await;
         self.child = None;
         status
+    }
+
+    /// A clean stop, and the same daemon again.
+    pub async fn restart(mut self) -> Self {
+        self.signal(Signal::SIGTERM);
+        let status = self.ended().await;
+        assert!(status.success(), "{status}\n{}", self.log());
+        self.start_again()
+    }
+
+    /// The same daemon again, after it has ended in whatever way.
+    pub fn start_again(mut self) -> Self {
+        assert!(self.child.is_none(), "it still runs");
+        let directory = self.directory.take().expect("it has not been given away");
+        self.builder.clone().start_in(directory)
     }
 
     /// A clean stop, after which nothing of it may be left.

@@ -4,8 +4,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::ids;
-
 /// Users of the host image: who works there, and the two that every system has.
 const PASSWD: &str = "root:x:0:0:root:/root:/usr/sbin/nologin\n\
                       sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/bash\n\
@@ -58,10 +56,10 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     std::fs::rename(fresh, path)
 }
 
-/// For file systems that cannot show owners through a mapping: all sandboxes with a workspace share this one user. Only the
-/// directory itself: what is in it is his already.
-pub fn give_to_shared_user(workspace: &Path) -> io::Result<()> {
-    std::os::unix::fs::lchown(workspace, Some(ids::SHARED_USER), Some(ids::SHARED_USER))
+/// Makes the sandboxes' user the owner of a workspace, as he is on disk. Only of the directory itself: what is in it is his
+/// already.
+pub fn give(workspace: &Path, user: u32) -> io::Result<()> {
+    std::os::unix::fs::lchown(workspace, Some(user), Some(user))
 }
 
 /// Names in a directory.

@@ -206,8 +206,10 @@ impl LocalRuntime {
             let (cgroups, id, resources) = (self.cgroups.clone(), spec.id.to_string(), spec.resources);
             blocking(move || cgroups.create(&id, &resources)).await.map_err(|e| failed("making the cgroup", e))?
         };
-        if let (Some(workspace), Users::Root, false) = (&spec.workspace, &self.host.users, self.host.idmap) {
-            files::give_to_shared_user(&workspace.path).map_err(|e| failed("giving the workspace to its user", e))?;
+        if let (Some(workspace), Users::Root) = (&spec.workspace, &self.host.users) {
+            // Through a mapping each sandbox sees its own user as the owner; without one they have to share one.
+            let user = if self.host.idmap { ids::SANDBOX_USER } else { ids::SHARED_USER };
+            files::give(&workspace.path, user).map_err(|e| failed("giving the workspace to its user", e))?;
         }
         let plan = self.plan(spec, block, &placement)?;
         let launched = launch::launch(&plan).await?;
@@ -371,6 +373,10 @@ impl Runtime for LocalRuntime {
         names.sort();
         names.dedup();
         Ok(names.into_iter().filter_map(|name| SessionId::new(name).ok()).collect())
+    }
+
+    fn close(&self) {
+        self.cgroups.close();
     }
 }
 

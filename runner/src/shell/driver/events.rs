@@ -84,6 +84,11 @@ impl Driver {
             Request::Input { bytes, reply } => {
                 let _ = reply.send(self.input(&bytes));
             }
+            // Where nothing runs that could read it, it is lost, as at any terminal.
+            Request::Type { bytes, reply } => {
+                let _ = self.input(&bytes);
+                let _ = reply.send(());
+            }
             Request::Resize { size, reply } => {
                 {
                     let mut view = self.shared.view.borrow_mut();

@@ -29,6 +29,11 @@ pub enum Request {
         bytes: Vec<u8>,
         reply: oneshot::Sender<Result<(), ErrorBody>>,
     },
+    /// As `Input`, from somebody at the terminal: answered once it has been taken, however long that is.
+    Type {
+        bytes: Vec<u8>,
+        reply: oneshot::Sender<()>,
+    },
     Resize {
         size: Size,
         reply: oneshot::Sender<Result<(), ErrorBody>>,

@@ -40,6 +40,7 @@ async fn a_bomb_in_one_session_is_felt_by_no_other() {
     if !is_root() {
         return skipped("bombs", "limits by cgroups need root");
     }
+    let _alone = crate::alone().await;
     let daemon = Daemon::start().await;
     let neighbour = daemon.session().await;
     let idle = p99(&neighbour, 200).await;
@@ -80,6 +81,7 @@ async fn a_command_killed_for_memory_is_said_to_be() {
     if !is_root() {
         return skipped("memory limits", "need root");
     }
+    let _alone = crate::alone().await;
     let daemon = Daemon::start().await;
     let session = daemon.create(json!({ "resources": { "memory_mb": 100, "disk_mb": 20 } })).await;
     let reply = session.exec("python3 -c 'x = bytearray(300 << 20)'").await;

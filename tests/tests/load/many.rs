@@ -16,6 +16,7 @@ const AT_ONCE: usize = 8;
 
 #[tokio::test]
 async fn a_thousand_sessions_live_at_once_and_answer() {
+    let _alone = crate::alone().await;
     let daemon = Daemon::start().await;
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
     let mut creating = tokio::task::JoinSet::new();

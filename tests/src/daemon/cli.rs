@@ -1,0 +1,110 @@
+//! The commands of `cove`, as a script runs them.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Daemon, cove_binary};
+use crate::wait::wait_until;
+
+/// A command that has its own daemon has to start and stop it.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Where commands run: their home, their temporary directory, and the daemon that they find.
+pub struct Cove {
+    env: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub struct Finished {
+    /// As a shell has it: 128 and the signal's number where one ended it.
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Finished {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Standard output of a command that must succeed.
+    #[track_caller]
+    pub fn ok(&self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.text()
+    }
+}
+
+impl Cove {
+    /// Commands for a daemon, found by its data directory.
+    pub fn of(daemon: &Daemon) -> Self {
+        Self::at(daemon.directory(), &daemon.data_dir())
+    }
+
+    /// Commands whose home and temporary directory is `home`.
+    pub fn at(home: &Path, data_dir: &Path) -> Self {
+        let env = [("HOME", home), ("TMPDIR", home), ("COVE_DATA_DIR", data_dir)];
+        Self { env: env.map(|(name, path)| (name.to_owned(), path.to_string_lossy().into_owned())).to_vec() }
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = Command::new(cove_binary());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COVE_")) {
+            command.env_remove(name);
+        }
+        command.args(args).envs(self.env.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn spawn(&self, args: &[&str]) -> Child {
+        self.command(args).spawn().expect("cove can be started")
+    }
+
+    pub async fn run(&self, args: &[impl AsRef<OsStr>]) -> Finished {
+        finished(self.command(args).spawn().expect("cove can be started")).await
+    }
+
+    pub async fn run_with_stdin(&self, args: &[&str], stdin: impl Into<Vec<u8>>) -> Finished {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("cove can be started");
+        let (mut pipe, bytes) = (child.stdin.take().expect("a pipe"), stdin.into());
+        // It may end before it has read all; its exit code says why.
+        std::thread::spawn(move || drop(pipe.write_all(&bytes)));
+        finished(child).await
+    }
+}
+
+/// Waits for a command's end, with all that it printed.
+pub async fn finished(mut child: Child) -> Finished {
+    use std::io::Read as _;
+    use std::os::unix::process::ExitStatusExt as _;
+    let (mut stdout, mut stderr) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+    let printed = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stdout.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let said = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stderr.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
+    });
+    let status =
+        wait_until("the command's end", COMMAND_DEADLINE, async || child.try_wait().expect("our own child")).await;
+    let code = status.code().or(status.signal().map(|signal| 128 + signal)).expect("an end");
+    let stdout = printed.join().expect("no panic").expect("a pipe");
+    Finished { code, stdout, stderr: said.join().expect("no panic").expect("a pipe") }
+}
