@@ -151,6 +151,8 @@ fn url_of(address: SocketAddr) -> String {
 
 /// The first line is for programs; the rest is for a person to paste. A standard output that is gone is no reason to stop.
 fn greet(url: &str, data_dir: &Path, is_own_key: bool) {
+    // By its path: after `cargo run` nobody's PATH has it.
+    let program = std::env::current_exe().map_or_else(|_| "cove".to_owned(), |path| format!("'{}'", path.display()));
     let key =
         if is_own_key { "YOUR-KEY".to_owned() } else { format!("\"$(cat '{}')\"", data_dir.join(KEY_FILE).display()) };
     let text = format!(
@@ -164,7 +166,7 @@ A first session, to paste into another terminal:
     -d '{{\"cmd\": \"cd /tmp && export GREETING=hello\"}}'
   curl -s $COVE_URL/v1/sessions/$ID/exec -H \"Authorization: Bearer $COVE_API_KEY\" -H 'Content-Type: application/json' \\
     -d '{{\"cmd\": \"echo $GREETING from $PWD\"}}'
-  cove shell $ID
+  {program} shell $ID
 
 "
     );

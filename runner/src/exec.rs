@@ -113,7 +113,7 @@ impl ExecTable {
             None => table.fresh_id()?,
         };
         if table.by_id.contains_key(&id) {
-            let message = format!("exec id {id} is known already: reattach with GET /v1/execs/{id}, or choose another");
+            let message = format!("exec id {id} is known already: reattach to it, or choose another");
             return Err(ErrorBody::new(ErrorCode::Conflict, message));
         }
         let exec = Rc::new(Exec {

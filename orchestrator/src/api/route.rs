@@ -200,5 +200,5 @@ pub fn whole_schema() -> Value {
 
 /// Of a terminal, in characters.
 pub fn size_schema() -> Value {
-    json!({ "type": "integer", "minimum": 1, "maximum": 65_535 })
+    json!({ "type": "integer", "minimum": 1, "maximum": 1_000 })
 }

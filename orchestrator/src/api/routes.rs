@@ -121,7 +121,7 @@ fn files() -> Vec<Route> {
         get("/v1/sessions/{session_id}/files/{*path}", files::get, "A file's bytes; ranges are possible")
             .header(
                 "Range",
-                json!({ "type": "string", "pattern": "^bytes=[0-9]{1,15}-[0-9]{0,15}$" }),
+                json!({ "type": "string", "pattern": "^bytes=([0-9]{1,15}-[0-9]{0,15}|-[0-9]{1,15})$" }),
                 "Only these bytes",
             )
             .replies_bytes(200, "application/octet-stream")

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use shared_protocol::SessionId;
 use shared_protocol::api::CreateSessionRequest;
+use shared_protocol::{SessionId, WorkspaceId};
 
 use super::exit::{self, Failure};
 use super::interrupt::Interrupts;
@@ -45,11 +45,15 @@ impl Daemon {
         Ok(Client::new(found.endpoint, found.key))
     }
 
-    /// The running one, else one of our own with the images of the usual place.
-    pub async fn client_or_private(&self) -> Result<Connection, Failure> {
+    /// The running one, else one of our own with the images of the usual place. A named workspace is not for the latter: it is
+    /// there to outlive the session, and would go with the daemon.
+    pub async fn client_or_private(&self, workspace: Option<&WorkspaceId>) -> Result<Connection, Failure> {
         let hints = self.hints();
         match find(&hints) {
             Ok(found) => Ok(Connection { client: Client::new(found.endpoint, found.key), private: None }),
+            Err(error @ FindError::NoDaemon { .. }) if workspace.is_some() => {
+                Err(Failure::new(exit::UNREACHABLE, format!("a workspace needs a daemon that stays: {error}")))
+            }
             Err(FindError::NoDaemon { data_dir }) => Self::start_private(Some(data_dir)).await,
             Err(FindError::NoHome) => Self::start_private(None).await,
             Err(error) => Err(error.into()),

@@ -74,7 +74,8 @@ impl From<ClientError> for Failure {
             error if error.is("SESSION_NOT_FOUND") => "; `cove ps` lists those there are",
             _ => "",
         };
-        Self::new(code, format!("{error}{hint}"))
+        // The text may be a sandbox's own.
+        Self::new(code, super::output::tame(&format!("{error}{hint}")))
     }
 }
 

@@ -34,7 +34,7 @@ pub struct SessionOptions {
     /// Disk limit in MiB
     #[arg(long, value_name = "N")]
     pub disk_mb: Option<u64>,
-    /// Give it the host's network (default: loopback only)
+    /// Give it a network, where the runtime has one to give (default: loopback only)
     #[arg(long)]
     pub network: bool,
     /// Let the root file system be written to; what is written goes with the session

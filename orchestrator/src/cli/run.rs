@@ -75,7 +75,14 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
             signal = interrupts.next() => Ok(exit::signalled(signal)),
         }
     };
-    in_own_session(args.daemon.client_or_private(), &wanted, AtEnd::Destroy, &mut interrupts, work).await
+    in_own_session(
+        args.daemon.client_or_private(wanted.workspace_id.as_ref()),
+        &wanted,
+        AtEnd::Destroy,
+        &mut interrupts,
+        work,
+    )
+    .await
 }
 
 fn request(args: &RunArgs, typed: Option<Vec<u8>>) -> Result<ApiRunRequest, Failure> {

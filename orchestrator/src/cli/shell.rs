@@ -66,7 +66,8 @@ pub async fn shell(args: ShellArgs) -> Result<u8, Failure> {
         say(format!("session {session}"));
         attach(client, session, name, interrupts, stay).await
     };
-    in_own_session(args.daemon.client_or_private(), &wanted, at_end, &mut interrupts, work).await
+    in_own_session(args.daemon.client_or_private(wanted.workspace_id.as_ref()), &wanted, at_end, &mut interrupts, work)
+        .await
 }
 
 /// What is left when the terminal is left.

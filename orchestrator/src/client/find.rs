@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde::Deserialize;
@@ -15,6 +16,7 @@ use super::{Endpoint, InvalidUrl};
 
 const DAEMON_FILE: &str = "daemon.json";
 const KEY_FILE: &str = "api-key";
+const LOCK_FILE: &str = "lock";
 /// Of either file.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
@@ -87,7 +89,7 @@ pub fn find(hints: &Hints) -> Result<Found, FindError> {
     Ok(Found { endpoint, key })
 }
 
-/// The key that a daemon of this data directory made or was given.
+/// The key that a daemon of this data directory made.
 pub fn read_key(data_dir: &Path) -> Result<ApiKey, FindError> {
     let path = data_dir.join(KEY_FILE);
     match read_small(&path) {
@@ -112,11 +114,26 @@ fn running(data_dir: &Path) -> Result<Endpoint, FindError> {
         Err(error) => return Err(damaged(error.to_string())),
     };
     let daemon: DaemonFile = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
-    // A daemon that was killed could not take its file away. EPERM means that it lives, as another user.
-    if daemon.pid <= 0 || kill(Pid::from_raw(daemon.pid), None) == Err(Errno::ESRCH) {
+    // A daemon that was killed could not take its file away, but the kernel took its lock. Where the lock cannot be looked at,
+    // its pid is asked; EPERM means that it lives, as another user.
+    let is_alive = match is_locked(data_dir) {
+        Some(locked) => locked,
+        None => daemon.pid > 0 && kill(Pid::from_raw(daemon.pid), None) != Err(Errno::ESRCH),
+    };
+    if !is_alive {
         return Err(none());
     }
     Ok(Endpoint::parse(&daemon.url)?)
+}
+
+/// Whether somebody holds the data directory's lock.
+fn is_locked(data_dir: &Path) -> Option<bool> {
+    let file = std::fs::File::open(data_dir.join(LOCK_FILE)).ok()?;
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => Some(false),
+        Err((_, Errno::EWOULDBLOCK)) => Some(true),
+        Err(_) => None,
+    }
 }
 
 fn read_small(path: &Path) -> io::Result<String> {

@@ -23,7 +23,7 @@ impl std::str::FromStr for LogFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub format: LogFormat,
-    /// As `tracing-subscriber` has it: `info`, `cove=debug`.
+    /// As `tracing-subscriber` has it: `info`, `orchestrator=debug`.
     pub filter: String,
 }
 

@@ -30,10 +30,10 @@ pub const EXIT_USAGE: u8 = 64;
 /// `cove.toml` is read up to here; nobody's is larger.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// One line: where, what, and what is allowed.
 /// What this build has, the default first.
 const RUNTIMES: [&str; 1] = ["local"];
 
+/// One line: where, what, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);

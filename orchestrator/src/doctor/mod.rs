@@ -92,7 +92,12 @@ fn limits(cgroups: &Cgroups) -> Vec<Finding> {
         Cgroups::V2(_) => ("cgroup v2".to_owned(), State::Enforced, None),
         Cgroups::V1(_) => ("cgroup v1".to_owned(), State::Enforced, None),
         Cgroups::None { why } => {
-            let remedy = "run the daemon as root, or in a unit of your own with: systemd-run --user --scope -p Delegate=yes cove serve";
+            // Delegation is a thing of version 2.
+            let remedy = if why.contains("v1") {
+                "run the daemon as root"
+            } else {
+                "run the daemon as root, or in a unit of your own with: systemd-run --user --scope -p Delegate=yes cove serve"
+            };
             (why.clone(), State::Missing, Some(remedy))
         }
     };

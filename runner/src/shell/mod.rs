@@ -71,7 +71,7 @@ pub struct ShellTable {
 }
 
 fn gone(name: &ShellName) -> ErrorBody {
-    ErrorBody::new(ErrorCode::ShellNotFound, format!("no shell named {name}; open it with POST /v1/shells"))
+    ErrorBody::new(ErrorCode::ShellNotFound, format!("no shell named {name}; open it first"))
 }
 
 /// Kills the bash that leads a session, and hangs up on everything that is left of it, as a closed terminal does. Only once
@@ -239,7 +239,7 @@ impl ShellTable {
 
     pub async fn close(&self, name: &ShellName) -> Result<(), ErrorBody> {
         if *name == ShellName::main() {
-            let message = "the shell main is closed with its session only; POST /v1/shells/main/reset makes it new";
+            let message = "the shell main is closed with its session only; reset it to make it new";
             return Err(ErrorBody::new(ErrorCode::Conflict, message));
         }
         let handle = self.get(Some(name))?;

@@ -42,7 +42,18 @@ pub fn write_runner(data_dir: &Path) -> io::Result<PathBuf> {
         return Ok(path);
     }
     replace(&path, crate::EMBEDDED_RUNNER, 0o555)?;
+    remove_others(data_dir, &directory);
     Ok(path)
+}
+
+/// Those of earlier versions. Sandboxes that run keep theirs without its name.
+fn remove_others(data_dir: &Path, current: &Path) {
+    for name in names(data_dir).unwrap_or_default().iter().filter(|name| name.starts_with("runner-")) {
+        let path = data_dir.join(name);
+        if path != current {
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
 }
 
 /// Whole or not at all.

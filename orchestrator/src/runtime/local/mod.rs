@@ -34,10 +34,11 @@ use shared_protocol::{RuntimeName, SessionId};
 pub use cgroup::Cgroups;
 pub use host::{Host, Users};
 pub use launcher::main as launcher_main;
+pub use plan::Protections;
 
 use self::layout::{Layout, Owners, WorkspaceSource};
 use self::live::{Live, LiveTable};
-use self::plan::{LaunchPlan, Owner, Protections, RootPlan, UserNamespace, UserPlan};
+use self::plan::{LaunchPlan, Owner, RootPlan, UserNamespace, UserPlan};
 use self::record::{ProcessRecord, Record, SandboxDir};
 use super::{Runtime, RuntimeError, Sandbox, SandboxSpec};
 use crate::image;
@@ -89,7 +90,7 @@ impl LocalRuntime {
         let mut protections = Protections::ALL;
         for name in &config.disabled_protections {
             tracing::warn!(protection = %name, "a protection of sandboxes is off");
-            protections.disable(name).map_err(RuntimeError::Unsupported)?;
+            protections = protections.disable(name).map_err(RuntimeError::Unsupported)?;
         }
         let live = LiveTable::new(&name);
         Ok(Self { config, host, cgroups, runner, protections, sandboxes, live })

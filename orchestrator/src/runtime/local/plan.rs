@@ -154,19 +154,20 @@ impl Protections {
 }
 
 impl Protections {
-    /// By name, for the control of a test.
-    pub fn disable(&mut self, name: &str) -> Result<(), String> {
+    /// The same without one, by name, for the control of a test.
+    pub fn disable(self, name: &str) -> Result<Self, String> {
+        let mut rest = self;
         let field = match name {
-            "seccomp" => &mut self.seccomp,
-            "network" => &mut self.network,
-            "masks" => &mut self.masks,
-            "read_only_root" => &mut self.read_only_root,
-            "private_pids" => &mut self.private_pids,
-            "capabilities" => &mut self.capabilities,
+            "seccomp" => &mut rest.seccomp,
+            "network" => &mut rest.network,
+            "masks" => &mut rest.masks,
+            "read_only_root" => &mut rest.read_only_root,
+            "private_pids" => &mut rest.private_pids,
+            "capabilities" => &mut rest.capabilities,
             _ => return Err(format!("there is no protection named {name:?}")),
         };
         *field = false;
-        Ok(())
+        Ok(rest)
     }
 }
 
