@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid};
 
@@ -167,7 +167,10 @@ fn become_user(plan: &LaunchPlan) -> Result<(), LaunchError> {
 fn limit(limits: Limits) -> Result<(), LaunchError> {
     let mut all = vec![(Resource::RLIMIT_NOFILE, limits.open_files), (Resource::RLIMIT_CORE, 0)];
     all.extend(limits.processes.map(|count| (Resource::RLIMIT_NPROC, count)));
-    for (resource, value) in all {
+    for (resource, wanted) in all {
+        // What the daemon itself may not have, it cannot give.
+        let (_, most) = getrlimit(resource).at(format!("reading {resource:?}"))?;
+        let value = wanted.min(most);
         setrlimit(resource, value, value).at(format!("limiting {resource:?}"))?;
     }
     Ok(())

@@ -299,6 +299,12 @@ impl Runtime for LocalRuntime {
         if spec.writable_root && self.host.users != Users::Root {
             return refuse("a writable root needs a daemon that runs as root".into());
         }
+        if spec.writable_root && !self.host.idmap {
+            return refuse(
+                "a writable root needs a data directory on a file system with idmapped mounts: ext4, xfs or btrfs"
+                    .into(),
+            );
+        }
         // The disk is memory: what does not fit into the one limit can never be used.
         if spec.resources.disk_mb > spec.resources.memory_mb {
             return refuse(format!(
