@@ -35,7 +35,8 @@ async fn control_c_interrupts_and_line_editing_works() {
     let daemon = Daemon::start().await;
     let session = daemon.session().await;
     let mut terminal = Terminal::open(&session, "").await;
-    terminal.keys("echo all-${A-ready}; sleep 1000; echo not-$((1+1))\r").await;
+    // It says itself that it is ready: before, bash may be about to give it the terminal, and take the key for its own.
+    terminal.keys("bash -c 'echo all-${A-ready}; exec sleep 1000'; echo not-$((1+1))\r").await;
     terminal.until("all-ready").await;
     terminal.keys([3]).await;
     terminal.until("^C").await;
