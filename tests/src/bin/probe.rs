@@ -15,6 +15,8 @@ fn main() {
     let secrets: Vec<String> = arguments.collect();
     let facts = json!({
         "status": status("self"),
+        "init_status": status("1"),
+        "read_only_mounts": read_only_mounts(),
         "uid": nix::unistd::getuid().as_raw(),
         "processes": processes(),
         "interfaces": interfaces(),
@@ -75,6 +77,17 @@ fn interfaces() -> Vec<String> {
 fn unix_sockets() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(7).map(str::to_owned)).collect()
+}
+
+/// Where the kernel itself refuses writing, whoever asks.
+fn read_only_mounts() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let read_only = |line: &str| {
+        let mut fields = line.split(' ');
+        let place = fields.nth(4)?;
+        fields.next()?.split(',').any(|option| option == "ro").then(|| place.to_owned())
+    };
+    text.lines().filter_map(read_only).collect()
 }
 
 fn writable() -> Vec<&'static str> {

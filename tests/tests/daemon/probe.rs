@@ -47,7 +47,17 @@ fn checks(facts: &Value) -> Vec<(&'static str, bool)> {
         ),
         ("no way to signal init", facts["signal_init"] == EPERM),
         ("loopback only", list("interfaces") == [json!("lo")] && facts["host_port_reachable"] == false),
-        ("read-only root", list("writable").is_empty()),
+        (
+            "read-only root",
+            list("writable").is_empty()
+                && ["/", "/usr", "/etc"].iter().all(|place| list("read_only_mounts").contains(&json!(place))),
+        ),
+        // CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP SYS_PTRACE, in its own user namespace; none at all where it
+        // is the sandbox's only user.
+        (
+            "a runner with few capabilities",
+            ["00000000000801fb", "0000000000000000"].iter().any(|few| facts["init_status"]["CapBnd"] == *few),
+        ),
         ("masked proc", list("readable").is_empty()),
         ("no new namespaces", call("unshare_user") == EPERM),
         ("no mounts", call("mount") == EPERM && call("umount") == EPERM && call("chroot") == EPERM),
@@ -95,9 +105,9 @@ async fn the_probe_notices_when_a_protection_is_off() {
         ("seccomp", &["seccomp", "no new namespaces", "no dangerous calls"]),
         ("network", &["loopback only"]),
         ("masks", &["masked proc"]),
-        ("read_only_root", &[]),
+        ("read_only_root", &["read-only root"]),
         ("private_pids", &["no other processes"]),
-        ("capabilities", &[]),
+        ("capabilities", &["a runner with few capabilities"]),
     ];
     for (protection, expected) in controls {
         let daemon =
@@ -133,9 +143,20 @@ async fn the_probe_sees_the_host_from_the_host() {
         .expect("setpriv is installed");
     let facts: Value = serde_json::from_slice(&output.stdout).expect("the probe prints JSON");
     let failed = failed(&facts);
-    for check in
-        ["no capability to gain", "no_new_privs", "seccomp", "no other processes", "loopback only", "no data directory"]
-    {
+    let shown = [
+        "no capability to gain",
+        "no_new_privs",
+        "seccomp",
+        "no host home",
+        "no data directory",
+        "no host runtime directory",
+        "no other processes",
+        "loopback only",
+        "read-only root",
+        "masked proc",
+        "no new namespaces",
+    ];
+    for check in shown {
         assert!(failed.contains(&check), "{check:?} passes on the host: {facts:#}");
     }
     session.destroy().await;

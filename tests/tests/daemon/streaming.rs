@@ -162,7 +162,8 @@ async fn a_program_that_asks_is_seen_to_wait_and_is_answered() {
 async fn a_signal_reaches_the_program_in_front() {
     let daemon = Daemon::start().await;
     let session = daemon.session().await;
-    let mut stream = session.stream(json!({ "cmd": "bash -c 'echo begun; exec sleep 1000'", "exec_id": "sleeper" })).await;
+    let mut stream =
+        session.stream(json!({ "cmd": "bash -c 'echo begun; exec sleep 1000'", "exec_id": "sleeper" })).await;
     stream.until("chunk").await;
     daemon.post(&session.path("/signal"), json!({ "signal": "TERM", "exec_id": "sleeper" })).await.ok();
     let (_, done) = stream.finish().await;
