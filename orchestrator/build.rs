@@ -14,10 +14,13 @@ fn main() {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     let binary = match std::env::var_os("COVE_RUNNER_BIN") {
-        Some(path) => PathBuf::from(path),
+        Some(path) => {
+            println!("cargo::rerun-if-changed={}", Path::new(&path).display());
+            PathBuf::from(path)
+        }
+        // Not watched: it is newer than the start of this script, which would then run a second time.
         None => build(&root),
     };
-    println!("cargo::rerun-if-changed={}", binary.display());
     let bytes = std::fs::read(&binary).unwrap_or_else(|e| fail(&format!("cannot read {}: {e}", binary.display())));
     let copy = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_else(|| fail("OUT_DIR is not set"))).join("runner");
     std::fs::write(&copy, &bytes).unwrap_or_else(|e| fail(&format!("cannot write {}: {e}", copy.display())));
