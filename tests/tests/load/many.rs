@@ -37,7 +37,8 @@ async fn a_thousand_sessions_live_at_once_and_answer() {
     }
 
     let mut busy = tokio::task::JoinSet::new();
-    for (n, session) in sessions.iter().take(BUSY_SESSIONS).cloned() {
+    for (n, session) in sessions.iter().take(BUSY_SESSIONS) {
+        let (n, session) = (*n, session.clone());
         busy.spawn(async move {
             for turn in 0..EXECS_EACH {
                 let expected = format!("{n} {turn}\n");
