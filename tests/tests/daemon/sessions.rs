@@ -10,7 +10,7 @@ use shared_protocol::ErrorCode::{
     Conflict, InvalidImage, InvalidRequest, LimitReached, SandboxLost, SessionExpired, SessionNotFound,
 };
 
-/// As DESIGN.md has it; every way to be stubborn is tried within it.
+/// As SPECIFICATION.md has it; every way to be stubborn is tried within it.
 const DESTROYED_WITHIN: Duration = Duration::from_secs(1);
 
 async fn until_status(session: &Session, status: &str) -> Value {

@@ -14,7 +14,7 @@ const GIB: u64 = 1 << 30;
 /// What a daemon may use at most while gigabytes pass through it, in KiB.
 const MAX_DAEMON_KIB: u64 = 100 << 10;
 
-/// The runner's, as DESIGN.md has it.
+/// The runner's, as SPECIFICATION.md has it.
 const MAX_RUNNER_KIB: u64 = 32 << 10;
 
 #[tokio::test]
