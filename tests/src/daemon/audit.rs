@@ -20,17 +20,22 @@ impl Leftovers {
         let mut left = Self::default();
         for process in crate::procfs::all() {
             let proc = PathBuf::from(format!("/proc/{}", process.pid));
-            if std::fs::read_link(proc.join("exe")).is_ok_and(|exe| exe.starts_with(data_dir)) {
-                left.processes.push(format!("{} {}", process.pid, process.name));
-            }
             let mounts = std::fs::read_to_string(proc.join("mountinfo")).unwrap_or_default();
             left.mounts.extend(mounts.lines().filter(|line| line.contains(&needle)).map(str::to_owned));
         }
+        left.processes = Self::runners(data_dir).iter().map(|p| format!("{} {}", p.pid, p.name)).collect();
         left.mounts.sort();
         left.mounts.dedup();
         left.directories = children(&data_dir.join("sandboxes"));
         left.cgroups = cgroups_of(data_dir);
         left
+    }
+
+    /// Processes whose program lies in the directory.
+    pub fn runners(data_dir: &Path) -> Vec<crate::procfs::Process> {
+        let exe = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe"));
+        let is_ours = |pid: i32| exe(pid).is_ok_and(|exe| exe.starts_with(data_dir));
+        crate::procfs::all().into_iter().filter(|process| is_ours(process.pid)).collect()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -102,9 +102,20 @@ pub async fn finished(mut child: Child) -> Finished {
         let mut bytes = Vec::new();
         stderr.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
     });
+    let mut child = Killed(child);
     let status =
-        wait_until("the command's end", COMMAND_DEADLINE, async || child.try_wait().expect("our own child")).await;
+        wait_until("the command's end", COMMAND_DEADLINE, async || child.0.try_wait().expect("our own child")).await;
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).expect("an end");
     let stdout = printed.join().expect("no panic").expect("a pipe");
     Finished { code, stdout, stderr: said.join().expect("no panic").expect("a pipe") }
+}
+
+/// Does not outlive a story that gave up waiting for it.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

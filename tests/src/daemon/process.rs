@@ -41,18 +41,6 @@ fn build() -> PathBuf {
     Path::new(root).join("target/e2e/release/cove")
 }
 
-/// A copy that anybody may execute, where the one there is lies below somebody's home.
-fn public_binary() -> &'static Path {
-    static COPY: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
-        let directory = tempfile::Builder::new().prefix("cove-bin-").tempdir().expect("a temporary directory");
-        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("our own directory");
-        let path = directory.path().join("cove");
-        std::fs::copy(cove_binary(), &path).expect("a copy of the binary");
-        (directory, path)
-    });
-    &COPY.1
-}
-
 pub struct Daemon {
     api: Api,
     child: Option<Child>,
@@ -118,7 +106,10 @@ impl DaemonBuilder {
             Some(user) => {
                 let user = user.to_string();
                 let mut command = Command::new("setpriv");
-                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]).arg(public_binary());
+                // A copy, since the one there is may lie below somebody's home.
+                let copy = directory.join("cove");
+                std::fs::copy(cove_binary(), &copy).expect("a copy of the binary");
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]).arg(copy);
                 command
             }
         };
@@ -247,6 +238,10 @@ impl Drop for Daemon {
         if !blocks_until(STOP_DEADLINE, || child.try_wait().is_ok_and(|status| status.is_some())) {
             let _ = child.kill();
             let _ = child.wait();
+        }
+        // What a daemon that is broken leaves shall not outlive the story that found out.
+        for process in Leftovers::runners(&self.data_dir()) {
+            procfs::signal(process.pid, Signal::SIGKILL);
         }
     }
 }

@@ -149,6 +149,8 @@ async fn cp_carries_files_and_directories_both_ways() {
         session.sh("tree/script; readlink tree/link; cmp 'a b' 'tree/deep/a b' && echo same").await,
         "ran\ndeep/a b\nsame\n"
     );
+    cp(&at("tree/script"), &remote("alone")).await.ok();
+    assert_eq!(session.sh("./alone").await, "ran\n");
     cp(&remote("tree"), &at("back")).await.ok();
     assert!(std::fs::read(here.join("back/deep/a b")).expect("it is there") == content);
     assert_eq!(std::fs::read_link(here.join("back/link")).expect("a link"), Path::new("deep/a b"));
@@ -236,9 +238,9 @@ async fn a_fresh_daemon_says_how_to_use_it() {
     let daemon = Daemon::start().await;
     let banner = daemon.banner.join("\n");
     assert!(daemon.banner[0] == format!("listening on http://{}", daemon.address), "{banner}");
-    assert!(banner.contains("curl") && banner.contains("/v1/sessions") && banner.contains("cove shell"), "{banner}");
+    assert!(banner.contains("curl") && banner.contains("/v1/sessions") && banner.contains(" shell $ID"), "{banner}");
     // The printed lines, run as they stand; the last is for a person.
-    let lines = daemon.banner.iter().filter(|line| line.starts_with("  ") && !line.trim().starts_with("cove "));
+    let lines = daemon.banner.iter().filter(|line| line.starts_with("  ") && !line.ends_with(" shell $ID"));
     let script: String = lines.map(|line| format!("{line}\n")).collect();
     println!("{banner}");
     let ran =

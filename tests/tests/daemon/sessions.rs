@@ -299,6 +299,8 @@ async fn the_state_of_a_shell_stays_from_command_to_command() {
 async fn a_session_tells_what_it_uses() {
     let daemon = Daemon::start().await;
     let session = daemon.create(json!({ "resources": { "memory_mb": 128 } })).await;
+    // With its shell, which a new session may still be starting.
+    session.sh("true").await;
     let stats = daemon.get(&session.path("/stats")).await.ok();
     if is_root() {
         assert_eq!(stats["memory_limit"], 128 << 20, "{stats}");
