@@ -233,3 +233,18 @@ async fn state_carries_over_where_the_runner_is_pid_1() {
     runner.sh("cd /usr; plain=1; f() { echo f $plain; }; alias g=f").await;
     assert_eq!(runner.output_of("pwd; g; ps -o pid= -p 1 | tr -d ' '").await, "/usr\nf 1\n1\n");
 }
+
+/// Bash 5.2 breaks its own memory there, and used to die at one of the next commands, which then ended with 134.
+#[tokio::test]
+async fn after_an_open_command_substitution_commands_end_as_they_should() {
+    let runner = Runner::start().await;
+    for turn in 0..10 {
+        runner.output_of(&format!("export TURN={turn}; cd /tmp")).await;
+        // By refusal, or by the death of bash; never as if it had been right.
+        assert_ne!(runner.sh("echo $(date").await.code(), 0);
+        for _ in 0..10 {
+            let next = runner.sh("echo $TURN $PWD").await;
+            assert_eq!((next.text(), next.code()), (format!("{turn} /tmp\n"), 0));
+        }
+    }
+}

@@ -40,6 +40,8 @@ async fn control_c_interrupts_and_line_editing_works() {
     terminal.until("all-ready").await;
     terminal.keys([3]).await;
     terminal.until("^C").await;
+    // As a person does: what is typed before the prompt is there may be thrown away with what was interrupted.
+    terminal.until("$ ").await;
     terminal.keys("echo after-$?\r").await;
     terminal.until("after-130").await;
     // A wrong letter, and back.

@@ -19,10 +19,24 @@ use crate::reaper::Exit;
 /// As `timeout` has it.
 const TIMEOUT_EXIT_CODE: i32 = 124;
 
+/// For a bash that is about to be replaced to have written its state.
+const SUSPECT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// With this status bash refuses what it cannot parse.
+const SYNTAX_ERROR: i32 = 2;
+
+/// Bash 5.2 writes outside of its own buffers after a command substitution that never ends (valgrind shows it in a script of
+/// two lines), and dies at some later command. Where that may have happened it is not used again. Brackets in quotes can make
+/// this wrong, which costs a new shell and nothing else.
+fn may_have_broken_bash(cmd: &str, status: i32) -> bool {
+    let count = |bracket: u8| cmd.bytes().filter(|byte| *byte == bracket).count();
+    status == SYNTAX_ERROR && ["$(", "<(", ">("].iter().any(|open| cmd.contains(open)) && count(b'(') > count(b')')
+}
+
 impl Driver {
     /// Sends the next command, if there is one and bash is ready for it.
     pub(super) fn dispatch(&mut self) {
-        if self.current.is_some() || self.starting.is_some() || self.is_doomed {
+        if self.current.is_some() || self.starting.is_some() || self.is_doomed || self.suspect_until.is_some() {
             return;
         }
         if self.bash.is_none() {
@@ -132,6 +146,8 @@ impl Driver {
         self.last_status = status;
         self.set_cwd(cwd);
         let kind = if current.ladder.is_some() { OutcomeKind::TimedOut } else { OutcomeKind::Exited };
+        self.suspect_until =
+            may_have_broken_bash(&current.job.request.cmd, status).then(|| Instant::now() + SUSPECT_PATIENCE);
         self.finish(current, kind, status, None);
     }
 

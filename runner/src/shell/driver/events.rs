@@ -29,6 +29,9 @@ impl Driver {
                     *self.shared.state.borrow_mut() = Some(state);
                     self.is_state_due = false;
                     self.tell_state();
+                    if self.suspect_until.take().is_some() {
+                        self.replace_bash();
+                    }
                 }
             }
             Event::Terminal(bytes) => self.on_terminal_output(&bytes),
@@ -183,6 +186,7 @@ impl Driver {
         }
         self.starting = None;
         self.is_doomed = false;
+        self.suspect_until = None;
     }
 
     pub(super) fn abandon(&mut self, reason: &str) {

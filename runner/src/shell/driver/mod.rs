@@ -93,6 +93,8 @@ pub struct Driver {
     starting: Option<Starting>,
     /// Bash has been killed and has not been collected yet.
     is_doomed: bool,
+    /// Until when the state of a bash is waited for whose memory a command may have broken. Then it is replaced.
+    suspect_until: Option<Instant>,
     is_draining: bool,
     /// The options a new shell has by itself.
     fresh: Option<State>,
@@ -132,6 +134,7 @@ impl Driver {
             bash: None,
             starting: None,
             is_doomed: false,
+            suspect_until: None,
             is_draining: false,
             fresh: None,
             current: None,

@@ -115,6 +115,7 @@ impl Driver {
         }
         self.bash = None;
         self.is_doomed = false;
+        self.suspect_until = None;
         self.is_state_due = false;
         self.tell_state();
         self.shared.view.borrow_mut().restarts += 1;

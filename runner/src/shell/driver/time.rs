@@ -15,7 +15,11 @@ const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 impl Driver {
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        let mut times = vec![self.start_at.filter(|_| self.bash.is_none()), self.starting.as_ref().map(|s| s.deadline)];
+        let mut times = vec![
+            self.start_at.filter(|_| self.bash.is_none()),
+            self.starting.as_ref().map(|s| s.deadline),
+            self.suspect_until,
+        ];
         if let Some(current) = &self.current {
             match current.ladder {
                 Some((since, taken)) => {
@@ -40,6 +44,9 @@ impl Driver {
             if let Some(starting) = &mut self.starting {
                 starting.deadline = now + STARTUP_DEADLINE;
             }
+        }
+        if self.suspect_until.take_if(|until| *until <= now).is_some() {
+            self.replace_bash();
         }
         let (Some(current), Some(bash)) = (&mut self.current, &self.bash) else { return };
         if current.ladder.is_none() && current.deadline.is_some_and(|d| d <= now) {
