@@ -1,3 +1,5 @@
+//! A stream that is cut is followed from where it was: every byte once.
+
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;

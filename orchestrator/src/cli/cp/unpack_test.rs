@@ -1,3 +1,5 @@
+//! Archives that try to write where they should not, and what becomes of modes and links.
+
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
