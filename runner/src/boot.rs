@@ -12,9 +12,9 @@ use crate::exec::ExecTable;
 use crate::oom::OomCounter;
 use crate::reaper::Reaper;
 use crate::shell::{Context, ScratchRoot, ShellTable};
-use crate::sys::fork;
 use crate::sys::identity::{self, Identity};
-use crate::{http, init, log, shutdown, signals};
+use crate::sys::{fork, sched};
+use crate::{http, init, log, process_limit, shutdown, signals};
 
 /// As sysexits.h has it: the command line was wrong.
 const EXIT_USAGE: u8 = 64;
@@ -55,14 +55,23 @@ fn serve(config: Config) -> std::io::Result<()> {
     identity::scrub_environment(|name| name.starts_with(OWN_VARIABLES.as_bytes()));
     identity::forbid_inspection()?;
     identity::adopt_orphans()?;
+    if let Some(max) = config.max_processes
+        && let Err(error) = process_limit::set(max)
+    {
+        tracing::warn!(%error, max, "the limit of processes is only that of the host");
+    }
     // What the runner makes gets its mode by name; commands get 022.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+    sched::take_short_turns();
     let signals = signals::open()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
         let app = make_app(config)?;
         let listener = http::Listener::bind(&app.config.listen)?;
+        if let (Listen::Unix(path), Some(owner)) = (&app.config.listen, app.config.socket_owner) {
+            std::os::unix::fs::chown(path, Some(owner), None)?;
+        }
         let server = tokio::task::spawn_local(http::serve(app.clone(), listener));
         signals::until_told_to_end(signals, &app.reaper, app.identity).await?;
         app.draining.set(true);

@@ -15,6 +15,7 @@ runner: PID 1 of a sandbox; keeps shells alive and serves them over HTTP
 
 options                                   variable               default
   --socket PATH                           COVE_RUNNER_SOCKET     /run/cove/runner.sock; $XDG_RUNTIME_DIR/cove/… if that is set
+  --socket-owner UID                      COVE_RUNNER_SOCKET_OWNER  the runner's own user; for a daemon outside that is another
   --socket-fd 3                           COVE_RUNNER_SOCKET_FD
   --listen ADDR:PORT                      COVE_RUNNER_LISTEN
   --token-file PATH                       COVE_RUNNER_TOKEN      (the variable holds the token itself)
@@ -24,6 +25,7 @@ options                                   variable               default
   --scratch DIR                           COVE_RUNNER_SCRATCH    the first of /run, /dev/shm, /tmp that can be written to
   --shell PATH                            COVE_RUNNER_SHELL      bash, from PATH
   --grace-ms N                            COVE_RUNNER_GRACE_MS   5000; between TERM and KILL when the runner is told to end
+  --max-processes N                       COVE_RUNNER_MAX_PROCESSES  as many as whoever made the sandbox allows; for a kernel of its own
 ";
 
 /// Names that begin so are the runner's own and are not passed on to commands.
@@ -43,6 +45,8 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: Listen,
+    /// Who else may connect to the Unix socket. Whoever says so keeps commands from its directory, if that is their user.
+    pub socket_owner: Option<u32>,
     pub uid: u32,
     pub gid: u32,
     pub workspace: PathBuf,
@@ -50,6 +54,8 @@ pub struct Config {
     pub scratch: Option<PathBuf>,
     pub shell: PathBuf,
     pub grace_ms: u64,
+    /// To be enforced by the sandbox's own kernel, where it has one that nobody outside can tell.
+    pub max_processes: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +84,9 @@ impl std::fmt::Debug for Token {
 #[error("{0}; see runner --help")]
 pub struct ConfigError(String);
 
-const FLAGS: [(&str, &str); 11] = [
+const FLAGS: [(&str, &str); 13] = [
     ("--socket", "SOCKET"),
+    ("--socket-owner", "SOCKET_OWNER"),
     ("--socket-fd", "SOCKET_FD"),
     ("--listen", "LISTEN"),
     ("--token-file", "TOKEN_FILE"),
@@ -90,6 +97,7 @@ const FLAGS: [(&str, &str); 11] = [
     ("--scratch", "SCRATCH"),
     ("--shell", "SHELL"),
     ("--grace-ms", "GRACE_MS"),
+    ("--max-processes", "MAX_PROCESSES"),
 ];
 
 /// Decides what to do from the arguments after the program's name and a look-up of variables.
@@ -144,6 +152,7 @@ pub fn parse(
     let numeric = |key: &str, default: u32| setting(key).map_or(Ok(default), |v| number(key, &v));
     let config = Config {
         listen,
+        socket_owner: setting("SOCKET_OWNER").map(|v| number("SOCKET_OWNER", &v)).transpose()?,
         uid: numeric("UID", 1000)?,
         gid: numeric("GID", 1000)?,
         workspace: path("WORKSPACE").unwrap_or_else(|| "/workspace".into()),
@@ -151,6 +160,7 @@ pub fn parse(
         scratch: path("SCRATCH"),
         shell: path("SHELL").unwrap_or_else(|| "bash".into()),
         grace_ms: setting("GRACE_MS").map_or(Ok(5000), |v| number("GRACE_MS", &v))?,
+        max_processes: setting("MAX_PROCESSES").map(|v| number("MAX_PROCESSES", &v)).transpose()?,
     };
     if config.uid == 0 || config.gid == 0 {
         return Err(ConfigError("commands do not run as root: --uid and --gid must not be 0".into()));

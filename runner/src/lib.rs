@@ -21,6 +21,7 @@ pub mod init;
 pub mod log;
 pub mod oom;
 pub mod output;
+pub mod process_limit;
 pub mod reaper;
 pub mod run;
 pub mod shell;

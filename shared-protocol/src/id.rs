@@ -118,6 +118,10 @@ impl RuntimeName {
     pub fn local() -> Self {
         Self("local".to_owned())
     }
+
+    pub fn docker() -> Self {
+        Self("docker".to_owned())
+    }
 }
 
 #[cfg(test)]

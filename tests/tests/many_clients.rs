@@ -123,7 +123,7 @@ async fn a_full_queue_refuses_and_loses_nothing() {
         accepted += 1;
         assert!(accepted < 100_000, "the queue has no bound");
     };
-    assert_eq!((refused.status, refused.body.error_code), (429, ErrorCode::LimitReached));
+    assert_eq!((refused.status, refused.body.error_code), (409, ErrorCode::ShellBusy));
     assert!(accepted >= CLIENTS, "{accepted} is too few");
     runner.run(run(["touch", "go"])).await;
     blocker.finish().await;

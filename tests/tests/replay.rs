@@ -148,6 +148,24 @@ async fn gigabytes_that_nobody_reads_are_counted_as_well() {
 }
 
 #[tokio::test]
+async fn who_wants_the_ends_only_is_sent_no_more() {
+    let runner = Runner::start().await;
+    let ends = |cmd: &str, bytes| shared_protocol::runner::ExecRequest { ends_bytes: Some(bytes), ..ask(cmd) };
+    let all: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    let done = runner.exec(ends("seq 100000", 1000)).await;
+    assert_eq!(done.outcome.output_bytes, all.len() as u64);
+    assert_eq!(done.text(), format!("{}{}", &all[..500], &all[all.len() - 500..]));
+    assert_eq!(done.gaps, [(500, all.len() as u64 - 1000)]);
+    // Of an output that fits nothing is missing, nor of one that another client reads.
+    assert_eq!(runner.exec(ends("seq 100000", 1 << 20)).await.text(), all);
+    assert_eq!(runner.exec(ends("printf abc", 3)).await.text(), "abc");
+    assert_eq!(runner.exec(ends("printf abcd", 0)).await.gaps, [(0, 4)]);
+    let brief = runner.exec(ends("seq 100000", 10).with_id("brief")).await;
+    assert_eq!(brief.text(), "1\n2\n30000\n");
+    assert_eq!(runner.reattach("brief", 0, true).await.unwrap().finish().await.text(), all);
+}
+
+#[tokio::test]
 async fn bytes_that_are_no_text_arrive_as_they_are() {
     let runner = Runner::start().await;
     let all: Vec<u8> = (0..=255).collect();

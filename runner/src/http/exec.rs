@@ -7,7 +7,9 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request};
-use shared_protocol::runner::{ExecRequest, Frame, RunRequest, ShellKind, decode_payload, encode_output};
+use shared_protocol::runner::{
+    ExecRequest, Frame, MAX_ENDS_BYTES, RunRequest, ShellKind, decode_payload, encode_output,
+};
 use shared_protocol::{ErrorBody, ErrorCode, ExecId};
 use tokio::sync::mpsc;
 
@@ -16,7 +18,7 @@ use super::query::Query;
 use super::{allow, request};
 use crate::app::SharedApp;
 use crate::exec::Exec;
-use crate::output::{Chunk, Follower};
+use crate::output::{Chunk, Ends, Follower, Step};
 use crate::shell::check_variables;
 
 /// Output in one frame: well below what a reader refuses, even if every byte is escaped to six.
@@ -42,12 +44,13 @@ pub async fn exec(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, 
         let message = format!("{name} is a terminal and takes no commands; attach to it");
         return Err(ErrorBody::new(ErrorCode::Conflict, message));
     }
+    let ends = request.ends_bytes.map(Ends::of);
     let exec = app.execs.admit(request.exec_id.take(), Some(name), None)?;
     if let Err(error) = shell.exec(exec.clone(), request, stdin) {
         app.execs.withdraw(&exec);
         return Err(error);
     }
-    Ok(frames(exec, Following { from: 0, live: true }).await)
+    Ok(frames(exec, Following { from: 0, live: true, ends }).await)
 }
 
 /// What serde cannot see. Pure: nothing has happened yet when it refuses.
@@ -56,13 +59,17 @@ pub fn check(request: &ExecRequest) -> Result<(), ErrorBody> {
         let message = "cmd and cwd cannot hold a NUL byte: bash would cut them off there";
         return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
     }
+    if let Some(bytes) = request.ends_bytes.filter(|bytes| *bytes > MAX_ENDS_BYTES) {
+        let message = format!("ends_bytes is {bytes}; at most {MAX_ENDS_BYTES} are kept");
+        return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
+    }
     check_variables(request.env.iter())
 }
 
 pub async fn run(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let exec = crate::run::start(app, request::json::<RunRequest>(request).await?)?;
-    Ok(frames(exec, Following { from: 0, live: true }).await)
+    Ok(frames(exec, Following { from: 0, live: true, ends: None }).await)
 }
 
 pub fn list(app: &SharedApp, request: &Request<Incoming>) -> Result<Reply, ErrorBody> {
@@ -74,8 +81,8 @@ pub async fn reattach(app: &SharedApp, request: &Request<Incoming>, id: &str) ->
     allow(request, &[Method::GET])?;
     let id = ExecId::new(id).map_err(|e| ErrorBody::new(ErrorCode::InvalidRequest, e.to_string()))?;
     let query = Query::parse(request.uri().query().unwrap_or_default(), &["from", "follow"])?;
-    let following =
-        Following { from: query.number("from")?.unwrap_or(0), live: query.flag("follow")?.unwrap_or(false) };
+    let from = query.number("from")?.unwrap_or(0);
+    let following = Following { from, live: query.flag("follow")?.unwrap_or(false), ends: None };
     Ok(frames(app.execs.get(&id)?, following).await)
 }
 
@@ -83,6 +90,8 @@ struct Following {
     from: u64,
     /// Wait for what is yet to come.
     live: bool,
+    /// Leave out what lies between.
+    ends: Option<Ends>,
 }
 
 /// Answers with frames. A command that is over within `QUICK` is answered in one piece, as most are: every write that is
@@ -124,6 +133,7 @@ struct Frames {
     exec: Rc<Exec>,
     follower: Follower,
     live: bool,
+    ends: Option<Ends>,
     started_told: bool,
     waits_told: u64,
 }
@@ -137,7 +147,7 @@ struct Batch {
 impl Frames {
     fn new(exec: Rc<Exec>, following: Following) -> Self {
         let follower = exec.log.follow(following.from);
-        Self { exec, follower, live: following.live, started_told: false, waits_told: 0 }
+        Self { exec, follower, live: following.live, ends: following.ends, started_told: false, waits_told: 0 }
     }
 
     /// The lines there are now, up to a batch.
@@ -151,7 +161,20 @@ impl Frames {
         let outcome = exec.outcome();
         let flush = outcome.is_some() || !self.live;
         while lines.len() < BATCH_BYTES {
-            match self.follower.next(FRAME_BYTES, flush) {
+            let step = self.ends.map_or(Step::Take(u64::MAX), |ends| {
+                ends.step(self.follower.offset(), exec.log.end(), outcome.is_some())
+            });
+            let chunk = match step {
+                Step::Take(most) => {
+                    self.follower.next(usize::try_from(most).map_or(FRAME_BYTES, |most| most.min(FRAME_BYTES)), flush)
+                }
+                Step::Skip(bytes) => Some(self.follower.skip(bytes)),
+                Step::Wait => {
+                    self.follower.let_go();
+                    None
+                }
+            };
+            match chunk {
                 Some(Chunk::Bytes { stream, offset, bytes }) => encode_output(stream, offset, &bytes, &mut lines),
                 Some(Chunk::Gap { offset, bytes }) => lines.extend(Frame::Gap { offset, bytes }.to_line()),
                 None => break,

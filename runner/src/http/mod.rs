@@ -5,6 +5,7 @@
 
 mod attach;
 mod body;
+mod claim;
 mod exec;
 mod files;
 mod query;
@@ -168,6 +169,7 @@ async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, Err
     let Some(route) = path.strip_prefix("/v1/") else { return Err(no_route(&path)) };
     let segments: Vec<&str> = route.split('/').collect();
     match segments.as_slice() {
+        ["claim"] => claim::claim(app, request).await,
         ["exec"] => exec::exec(app, request).await,
         ["run"] => exec::run(app, request).await,
         ["execs"] => exec::list(app, &request),
@@ -231,6 +233,7 @@ fn health(app: &App) -> HealthView {
         },
         shells: app.shells.len(),
         execs: app.execs.len(),
+        claimed: app.environment.is_claimed(),
     }
 }
 

@@ -220,6 +220,26 @@ pub struct Follower {
 }
 
 impl Follower {
+    /// Where the next piece begins.
+    pub fn offset(&self) -> u64 {
+        self.cursor.offset.get()
+    }
+
+    /// Takes no more for now: nobody has to wait for it.
+    pub fn let_go(&self) {
+        if !self.cursor.lagging.replace(true) {
+            self.log.taken.notify_waiters();
+        }
+    }
+
+    /// Goes on `bytes` further down.
+    pub fn skip(&mut self, bytes: u64) -> Chunk {
+        let offset = self.offset();
+        self.cursor.offset.set(offset + bytes);
+        self.log.taken.notify_waiters();
+        Chunk::Gap { offset, bytes }
+    }
+
     /// The next piece, of at most `max` bytes. With `flush` unset, the first bytes of a character whose rest has not come
     /// yet are kept back, so that text stays text.
     pub fn next(&mut self, max: usize, flush: bool) -> Option<Chunk> {

@@ -251,10 +251,25 @@ impl Bash {
         {
             return Ok(());
         }
-        match self.foreground() {
+        match self.foreground().or_else(|| self.newest_job()) {
             Some(group) => signal::kill_group(group, number),
             None => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    /// The group of the job that this shell started last, or its own, where the kernel does not tell which one is in front. While
+    /// bash waits for a job in front it starts no other, so it is that one, unless bash itself is busy and the last job is in the
+    /// background.
+    fn newest_job(&self) -> Option<i32> {
+        if self.terminal.get_ref().tells_foreground() {
+            return None;
+        }
+        let (shell, pids) = (self.pid(), proc::pids().ok()?);
+        let jobs = pids.into_iter().filter_map(|pid| {
+            let stat = proc::stat(pid)?;
+            (stat.parent == shell && stat.session == shell && stat.group == pid).then_some(pid)
+        });
+        jobs.max().or(Some(shell))
     }
 
     /// Whether a foreground program waits for input at the terminal. `None` where the kernel does not say.

@@ -261,8 +261,11 @@ impl ShellHandle {
         let view = self.shared.view.borrow();
         let waiting = view.queued + REQUEST_DEPTH - self.requests.capacity();
         if waiting >= MAX_QUEUED {
-            let message = format!("{MAX_QUEUED} commands wait in shell {} already", view.name);
-            return Err(ErrorBody::new(ErrorCode::LimitReached, message));
+            let message = format!(
+                "{MAX_QUEUED} commands wait in shell {} already; wait for some to end, or open another",
+                view.name
+            );
+            return Err(ErrorBody::new(ErrorCode::ShellBusy, message));
         }
         self.requests.try_send(Request::Exec(Box::new(Job::new(exec, request, stdin)))).map_err(|_| gone(&view.name))
     }
@@ -300,6 +303,11 @@ impl ShellHandle {
     async fn state(&self) -> Option<State> {
         let asked = self.ask(|reply| Request::State { reply });
         tokio::time::timeout(STATE_PATIENCE, asked).await.ok()?.ok()?
+    }
+
+    /// Has it take what came with the claim before its next command. Returns before it has.
+    pub async fn claim(&self) -> Result<(), ErrorBody> {
+        self.ask(|reply| Request::Claim { reply }).await
     }
 
     pub async fn reset(&self) -> Result<(), ErrorBody> {

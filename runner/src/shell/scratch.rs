@@ -127,6 +127,10 @@ impl Scratch {
         self.write(name, bytes)
     }
 
+    pub fn remove(&self, name: &str) {
+        let _ = std::fs::remove_file(self.path(name));
+    }
+
     /// A new FIFO for one command: its reading end, and a writing end that keeps it from ending before the command has
     /// opened it and closed it again.
     pub fn output_fifo(&self, name: &str) -> io::Result<(OwnedFd, OwnedFd)> {

@@ -54,6 +54,8 @@ pub mod file {
     pub const STATUS: &str = "s";
     /// What a new shell runs first.
     pub const INIT: &str = "b";
+    /// What a shell runs when its sandbox becomes somebody's.
+    pub const CLAIM: &str = "k";
     /// The state of the shell that it replaces.
     pub const RESTORE: &str = "r";
     /// Names the command that began last.
@@ -197,6 +199,25 @@ pub fn init_line(dir: &Path) -> String {
     format!("\\. {}/{}\n", dir.display(), file::INIT)
 }
 
+/// The line that has a shell take what came with the claim; it reports by the tail, as after a command. `before` is the
+/// variable of what it ran last, which goes now.
+pub fn claim_line(dir: &Path, before: &str) -> String {
+    format!("\\builtin unset -v {before} {before}_b; \\. {}/{}\n", dir.display(), file::CLAIM)
+}
+
+/// What a shell runs that was up before its sandbox became somebody's: as if it had begun with these variables.
+pub fn claim_file(variables: &mut dyn Iterator<Item = (&str, &str)>, cwd: &str) -> String {
+    let mut text = exports(variables);
+    // Among the variables may be those that would disturb it between commands.
+    text.push_str(QUIET_SHELL);
+    let _ = writeln!(text, "\\builtin cd -- {} || \\builtin cd -- /", quote(cwd));
+    text
+}
+
+fn exports(variables: &mut dyn Iterator<Item = (&str, &str)>) -> String {
+    variables.map(|(name, value)| format!("\\builtin export {name}={}\n", quote(value))).collect()
+}
+
 /// What a new shell begins with.
 pub struct InitSpec<'a> {
     /// Read the login files. Not for a shell that takes over another's state, which has their effects already.
@@ -218,9 +239,7 @@ pub fn init_file(dir: &Path, spec: InitSpec<'_>) -> String {
         let _ = writeln!(text, "\\. {}/{}", dir.display(), file::RESTORE);
         text.push_str("\\unset -v PROMPT_COMMAND TMOUT IGNOREEOF \"${!__cove_@}\"\n");
     }
-    for (name, value) in spec.variables {
-        let _ = writeln!(text, "\\builtin export {name}={}", quote(value));
-    }
+    text.push_str(&exports(spec.variables));
     let _ = writeln!(text, "\\builtin cd -- {} || \\builtin cd -- / ", quote(spec.cwd));
     text
 }

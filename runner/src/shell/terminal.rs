@@ -167,11 +167,15 @@ impl Terminal {
                 self.context.execs.withdraw(&job.exec);
             }
             Request::Signal { number, reply, .. } => {
-                let group = self.master.get_ref().foreground();
-                let sent = group.map(|group| crate::sys::signal::kill_group(group, number));
+                let master = self.master.get_ref();
+                let sent = match master.foreground() {
+                    Some(group) => crate::sys::signal::kill_group(group, number),
+                    None if master.tells_foreground() => Err(std::io::ErrorKind::NotFound.into()),
+                    None => master.signal_foreground(number),
+                };
                 let _ = reply.send(match sent {
-                    Some(Ok(())) => Ok(()),
-                    _ => Err(ErrorBody::new(ErrorCode::Conflict, "no foreground program took the signal")),
+                    Ok(()) => Ok(()),
+                    Err(_) => Err(ErrorBody::new(ErrorCode::Conflict, "no foreground program took the signal")),
                 });
             }
             Request::Input { bytes, reply } => {
@@ -200,6 +204,7 @@ impl Terminal {
             // A terminal has no state to go back to: it is closed and opened anew.
             Request::Reset { reply } => drop(reply),
             Request::Close { reply } => drop(reply),
+            Request::Claim { reply } => drop(reply),
             Request::State { reply } => drop(reply),
             Request::Drain => {}
         }

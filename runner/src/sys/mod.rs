@@ -9,6 +9,7 @@ pub mod inherited;
 pub mod pipe;
 pub mod poll;
 pub mod proc;
+pub mod sched;
 pub mod signal;
 pub mod spawn;
 pub mod tty;

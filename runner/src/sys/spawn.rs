@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::identity::{self, Identity};
-use super::signal;
 use super::tty::Slave;
+use super::{sched, signal};
 
 /// What a new process is to its terminal.
 pub enum Session<'a> {
@@ -49,6 +49,10 @@ pub fn spawn_in(mut command: Command, identity: Identity, session: Session<'_>, 
                 return Err(io::Error::last_os_error());
             }
             identity::raise_oom_score(&oom_score);
+            if terminal.is_some() {
+                // A shell, which is waited for; what it starts is not.
+                sched::take_short_turns();
+            }
             // What is blocked or ignored stays so across exec: the runner blocks some, what started it may ignore others.
             signal::reset_all();
             // The runner's own is 0.

@@ -82,7 +82,32 @@ impl Master {
         /// From asm-generic/ioctls.h: _IOW('T', 0x36, int).
         const TIOCSIG: libc::Ioctl = 0x4004_5436u32 as libc::Ioctl;
         // SAFETY: TIOCSIG takes the signal number by value.
-        check(unsafe { libc::ioctl(self.0.as_raw_fd(), TIOCSIG, signal) }).map(drop)
+        match check(unsafe { libc::ioctl(self.0.as_raw_fd(), TIOCSIG, signal) }) {
+            // gVisor has no such request, but a line discipline that knows the keys.
+            Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => self.press(signal),
+            other => other.map(drop),
+        }
+    }
+
+    /// The key that a person would press for it, as a fresh terminal has them.
+    fn press(&self, signal: i32) -> io::Result<()> {
+        let key = match signal {
+            libc::SIGINT => 0x03,
+            libc::SIGQUIT => 0x1c,
+            libc::SIGTSTP => 0x1a,
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        match self.write(&[key])? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the kernel tells the foreground group to a process outside the terminal's session. gVisor does not.
+    pub fn tells_foreground(&self) -> bool {
+        // SAFETY: a live descriptor; the kernel writes one pid_t.
+        let told = check(unsafe { libc::tcgetpgrp(self.0.as_raw_fd()) });
+        told.err().and_then(|error| error.raw_os_error()) != Some(libc::ENOTTY)
     }
 
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {

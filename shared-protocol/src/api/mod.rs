@@ -5,6 +5,7 @@
 mod exec;
 mod fs;
 mod image;
+mod pool;
 mod run;
 mod session;
 mod workspace;
@@ -14,6 +15,7 @@ pub use exec::{
 };
 pub use fs::{FsReadView, FsWriteRequest, MkdirRequest, MoveRequest, UploadedView};
 pub use image::ImageView;
+pub use pool::{PoolView, SetPoolRequest};
 pub use run::{ApiRunRequest, RunDone, RunReply};
 pub use session::{
     AcquireSource, CreateSessionRequest, NetworkMode, OkView, ResourcesRequest, ResourcesView, SessionStatus,

@@ -21,6 +21,10 @@ pub struct CreateSessionRequest {
     /// As `ttl_seconds`, and the shorter of the two counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_seconds: Option<u64>,
+    /// Seconds without activity after which the session is paused, until a request needs its sandbox; 0: never. Left out, the
+    /// daemon's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_pause_seconds: Option<u64>,
     /// A named directory that outlives the session, mounted at `/workspace`; made where it does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,

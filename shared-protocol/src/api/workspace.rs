@@ -11,6 +11,9 @@ pub struct WorkspaceView {
     pub created_at: String,
     /// Live sessions that have it mounted.
     pub sessions: Vec<SessionId>,
+    /// On the disk; left out where there are too many files to count them at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -50,7 +50,14 @@ pub struct ExecRequest {
     /// From the moment the command begins, not from when it was queued. Left out: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Of more output than so many bytes only the first half of them is sent, and at the end a gap and the last half: for a
+    /// client that would throw the rest away. `MAX_ENDS_BYTES` at most. Left out: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_bytes: Option<u64>,
 }
+
+/// The most that `ends_bytes` can be: the runner has to keep half of it until the end.
+pub const MAX_ENDS_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]

@@ -13,6 +13,9 @@ pub struct HealthView {
     pub separation: Separation,
     pub shells: usize,
     pub execs: usize,
+    /// Whether it has become somebody's, by `/v1/claim`.
+    #[serde(default)]
+    pub claimed: bool,
 }
 
 /// What stands between the runner and the commands it runs, as it is and not as it was asked for.

@@ -9,6 +9,7 @@ use crate::{ErrorBody, ErrorCode, ExecId, ShellName};
 
 fn schemas() -> Value {
     json!({
+        "ClaimRequest": schema_for!(ClaimRequest),
         "ErrorBody": schema_for!(ErrorBody),
         "ExecRequest": schema_for!(ExecRequest),
         "ExecView": schema_for!(ExecView),

@@ -46,6 +46,9 @@ impl Driver {
             }
             return;
         }
+        if std::mem::take(&mut self.is_claim_due) && self.has_to_know_of_claim() {
+            return self.send_claim();
+        }
         let Some(mut job) = self.queue.pop_front() else { return };
         job.attempts += 1;
         match self.send(&job) {
@@ -131,6 +134,9 @@ impl Driver {
             self.set_cwd(cwd);
             self.ended = starting.mark;
             self.next_manner = Manner::Restore;
+            if let (Manner::Claim, Some(bash)) = (starting.manner, &self.bash) {
+                bash.scratch.remove(file::CLAIM);
+            }
             return;
         }
         let Some(current) = self.current.take_if(|c| c.mark.nonce == nonce) else { return };

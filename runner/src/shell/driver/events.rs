@@ -107,6 +107,10 @@ impl Driver {
                 self.reset();
                 let _ = reply.send(());
             }
+            Request::Claim { reply } => {
+                self.is_claim_due = true;
+                let _ = reply.send(());
+            }
             Request::State { reply } => {
                 self.state_waiters.retain(|waiter| !waiter.is_closed());
                 self.state_waiters.push(reply);

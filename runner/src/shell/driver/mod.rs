@@ -47,6 +47,8 @@ enum Manner {
     Login,
     /// With the state of the shell that it replaces.
     Restore,
+    /// Not started: told what came with the claim of its sandbox. Where that fails, a login does as well.
+    Claim,
     /// With nothing that could fail.
     Bare,
 }
@@ -110,6 +112,8 @@ pub struct Driver {
     start_at: Option<Instant>,
     quick_starts: u32,
     extra_variables: Vec<(String, String)>,
+    /// The sandbox has become somebody's, and bash has not been told.
+    is_claim_due: bool,
     /// The end of a command was told, and its state is still being written.
     is_state_due: bool,
     state_waiters: Vec<oneshot::Sender<Option<State>>>,
@@ -146,6 +150,7 @@ impl Driver {
             start_at: Some(Instant::now()),
             quick_starts: 0,
             extra_variables,
+            is_claim_due: false,
             is_state_due: true,
             state_waiters: Vec::new(),
             attachments: Attachments::default(),

@@ -1,5 +1,6 @@
 //! Starting bash, and starting another when it has gone.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -40,6 +41,8 @@ impl Driver {
         let scratch = Scratch::new(&context.scratch, context.identity)?;
         let state = self.shared.state.borrow();
         let state = state.as_ref().filter(|_| manner == Manner::Restore);
+        // Without a state to restore it begins with the environment, and all that came with a claim is in that.
+        self.is_claim_due &= state.is_some();
         if let Some(state) = state {
             scratch.write(file::RESTORE, &state.restore_file(self.fresh.as_ref()))?;
         }
@@ -72,11 +75,52 @@ impl Driver {
         Ok(())
     }
 
+    /// Has bash take what came with the claim, where it has not begun with that. The next command waits for it, as for a start.
+    pub(super) fn send_claim(&mut self) {
+        self.is_claim_due = false;
+        // From here on the state before it is not what a new shell shall have: that begins with the environment.
+        *self.shared.state.borrow_mut() = None;
+        self.next_manner = Manner::Login;
+        self.is_state_due = true;
+        let cwd = self.context.environment.start_dir.to_string_lossy().into_owned();
+        let Some(bash) = &self.bash else { return };
+        let mark = Mark::new(1 - self.ended.slot);
+        let text = script::claim_file(&mut self.context.environment.claimed(), &cwd);
+        let sent = bash
+            .scratch
+            .write(file::CLAIM, text.as_bytes())
+            .and_then(|()| bash.feed(&script::claim_line(bash.scratch.dir(), &self.ended.variable)))
+            .and_then(|()| bash.feed(&script::tail_line(bash.scratch.dir(), &mark)));
+        self.shared.view.borrow_mut().cwd = cwd;
+        match sent {
+            Ok(()) => {
+                self.starting =
+                    Some(Starting { mark, manner: Manner::Claim, deadline: Instant::now() + STARTUP_DEADLINE });
+            }
+            Err(error) => {
+                tracing::warn!(shell = %self.shared.view.borrow().name, %error, "replacing a shell that takes no claim");
+                self.replace_bash();
+            }
+        }
+    }
+
+    /// Whether what is in bash's hands by now would be different had it begun with the claim.
+    pub(super) fn has_to_know_of_claim(&self) -> bool {
+        let environment = &self.context.environment;
+        let is_there = |bash: &Bash| {
+            let at = |path: &std::path::Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+            let cwd = at(&std::path::PathBuf::from(format!("/proc/{}/cwd", bash.pid())));
+            cwd.is_some() && cwd == at(&environment.start_dir)
+        };
+        // A directory may have been mounted over the one it is in.
+        environment.claimed().next().is_some() || !self.bash.as_ref().is_some_and(is_there)
+    }
+
     pub(super) fn start_failed(&mut self, manner: Manner, why: &str) {
         self.starting = None;
         match manner {
-            Manner::Login | Manner::Restore => {
-                self.next_manner = Manner::Bare;
+            Manner::Login | Manner::Restore | Manner::Claim => {
+                self.next_manner = if manner == Manner::Claim { Manner::Login } else { Manner::Bare };
                 self.start_at = Some(Instant::now());
             }
             Manner::Bare => {

@@ -1,0 +1,53 @@
+//! The claim of a sandbox that was started ahead: from now on it is somebody's, with that one's variables. Once only.
+
+use hyper::body::Incoming;
+use hyper::{Method, Request};
+use shared_protocol::runner::{ClaimRequest, MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES};
+use shared_protocol::{ErrorBody, ErrorCode};
+
+use super::body::{self, Reply};
+use super::{allow, request};
+use crate::app::SharedApp;
+use crate::shell::check_variables;
+
+pub async fn claim(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+    allow(&request, &[Method::POST])?;
+    let request: ClaimRequest = request::json(request).await?;
+    check(&request)?;
+    if !app.environment.claim(request.env) {
+        return Err(ErrorBody::new(ErrorCode::Conflict, "this sandbox was claimed before"));
+    }
+    app.shells.get(None)?.claim().await?;
+    Ok(body::json(200, &serde_json::json!({ "ok": true })))
+}
+
+/// Pure: nothing has happened yet when it refuses.
+fn check(request: &ClaimRequest) -> Result<(), ErrorBody> {
+    check_variables(request.env.iter())?;
+    let size = |(name, value): (&String, &String)| name.len() + value.len();
+    if request.env.iter().map(size).any(|bytes| bytes > MAX_ENV_VALUE_BYTES) {
+        let message = format!("a variable is longer than {MAX_ENV_VALUE_BYTES} bytes");
+        return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
+    }
+    if request.env.iter().map(size).sum::<usize>() > MAX_ENV_BYTES {
+        let message = format!("the variables have more than {MAX_ENV_BYTES} bytes");
+        return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_bounded_one_by_one_and_together() {
+        let with = |count: usize, bytes: usize| ClaimRequest {
+            env: (0..count).map(|n| (format!("V{n:03}"), "x".repeat(bytes - 4))).collect(),
+        };
+        assert!(check(&with(1, MAX_ENV_VALUE_BYTES)).is_ok());
+        assert!(check(&with(1, MAX_ENV_VALUE_BYTES + 1)).is_err());
+        assert!(check(&with(16, MAX_ENV_BYTES / 16)).is_ok());
+        assert!(check(&with(17, MAX_ENV_BYTES / 16)).is_err());
+    }
+}
