@@ -1,5 +1,7 @@
-//! The daemon, in the order of things: logs, data directory, runtimes, leftovers, listen, serve, drain, destroy. No logic.
+//! The daemon, in the order of things: logs, data directory, store, runtimes, recovery, listen, serve, drain, and at the end what
+//! becomes of sessions. No logic.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,25 +11,24 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::middleware::from_fn_with_state;
-use futures_util::StreamExt as _;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use crate::api::{self, ApiState};
-use crate::config::Config;
+use crate::config::{Config, OnStop};
 use crate::metrics::Metrics;
 use crate::runtime::Runtime;
+use crate::runtime::docker::{DockerConfig, DockerRuntime};
 use crate::runtime::local::{LocalConfig, LocalRuntime};
 use crate::server::access::AccessPolicy;
 use crate::server::data_dir::{DataDir, KEY_FILE};
 use crate::server::gate::{self, Gate};
 use crate::server::{Server, logs, signals};
-use crate::session::{Registry, RegistryParts};
+use crate::session::{Clock, Registry, RegistryParts};
+use crate::store::{self, Store};
 use crate::workspace::{WorkspaceDirs, Workspaces};
 
-/// Leftovers of a killed daemon that are removed at the same moment.
-const MAX_CONCURRENT_REMOVALS: usize = 16;
 /// For answers to be written once their sessions are gone.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -40,24 +41,39 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         Some(key) => (key.clone(), true),
         None => (data.key()?, false),
     };
+    // Before anything is made or removed: without it we would not know what is whose.
+    let database = data.path().join(store::FILE_NAME);
+    let (store, rows) = tokio::task::spawn_blocking(move || Store::open(&database)).await??;
     let runtimes = runtimes(&config).await?;
-    for runtime in &runtimes {
-        remove_leftovers(runtime.as_ref()).await;
-    }
-    let dirs =
-        WorkspaceDirs::open(data.path().join("workspaces")).context("cannot make the directory of workspaces")?;
+    let dirs = WorkspaceDirs::open(data.path().join("workspaces"))
+        .context("cannot make the directory of workspaces")?
+        .with_limit(config.workspaces.max_mb);
     let metrics = Metrics::new();
     let parts = RegistryParts {
         runtimes: runtimes.clone(),
         config: config.sessions.clone(),
         workspaces: dirs.clone(),
         metrics: metrics.clone(),
+        store: store.clone(),
+        clock: Clock::start(),
     };
     let sessions = Registry::new(parts).context("there is no runtime")?;
+    sessions.recover(rows).await;
+    // One that lives for a single command fills none.
+    let pools = if config.until_stdin_closes { BTreeMap::new() } else { config.pool.clone() };
+    sessions.open_pools(&pools).await;
     let workspaces = Workspaces::new(dirs, sessions.clone());
     let sweeping = tokio::spawn({
         let workspaces = workspaces.clone();
         async move { workspaces.sweep().await }
+    });
+    let following = tokio::spawn({
+        let (sessions, metrics) = (sessions.clone(), metrics.clone());
+        async move { api::detached::follow_again(&sessions, &metrics).await }
+    });
+    let writing = tokio::spawn({
+        let sessions = sessions.clone();
+        async move { sessions.keep_written().await }
     });
 
     let listener = TcpListener::bind(config.server.listen)
@@ -85,21 +101,49 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     info!(%url, data_dir = %data.path().display(), version = env!("CARGO_PKG_VERSION"), "listening");
 
     let server = Server { listener, router, config: config.server.clone(), metrics };
-    let mut remaining = server.run(stop).await;
+    let mut remaining = server.run(stop.receiver()).await;
     remaining.finish(config.server.drain_timeout).await;
-    sessions.destroy_all().await;
+    let kept = match stop.what_becomes_of_sessions(&config) {
+        OnStop::Keep => sessions.leave_all().await,
+        OnStop::Destroy => {
+            sessions.destroy_all().await;
+            0
+        }
+    };
     workspaces.end_all().await;
     remaining.finish(LAST_WORDS).await;
     sweeping.abort();
+    following.abort();
+    writing.abort();
+    store.close().await;
     runtimes.iter().for_each(|runtime| runtime.close());
     data.withdraw();
-    info!("stopped");
+    info!(sessions_kept = kept, "stopped");
     drop(logs);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The default first.
+/// The default first. One that is not the default and cannot start is left out, with a warning.
 async fn runtimes(config: &Config) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
+    let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
+    for name in ["local", "docker"] {
+        let is_default = config.runtime.as_str() == name;
+        let started = match name {
+            "local" => local(config).await,
+            _ if is_default || config.docker.is_configured => docker(config).await,
+            _ => continue,
+        };
+        match started.with_context(|| format!("the {name} runtime cannot start")) {
+            Ok(runtime) if is_default => runtimes.insert(0, runtime),
+            Ok(runtime) => runtimes.push(runtime),
+            Err(error) if is_default => return Err(error),
+            Err(error) => warn!(runtime = name, cause = format!("{error:#}"), "runtime is left out"),
+        }
+    }
+    Ok(runtimes)
+}
+
+async fn local(config: &Config) -> anyhow::Result<Arc<dyn Runtime>> {
     let local = LocalConfig {
         data_dir: config.data_dir.clone(),
         images_dir: config.data_dir.join("images"),
@@ -107,28 +151,21 @@ async fn runtimes(config: &Config) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
         default_image: config.sessions.default_image.clone(),
         disabled_protections: config.local.disabled_protections.clone(),
     };
-    let runtime = tokio::task::spawn_blocking(move || LocalRuntime::new(local)).await?;
-    Ok(vec![Arc::new(runtime.context("the local runtime cannot start")?)])
+    Ok(Arc::new(tokio::task::spawn_blocking(move || LocalRuntime::new(local)).await??))
 }
 
-/// What a daemon that was killed could not remove. What resists is named and left: it must not keep a daemon from starting.
-async fn remove_leftovers(runtime: &dyn Runtime) {
-    let left = match runtime.list().await {
-        Ok(left) => left,
-        Err(error) => {
-            warn!(runtime = %runtime.name(), cause = %crate::session::SessionError::chain(&error), "leftovers are unknown");
-            return;
-        }
+async fn docker(config: &Config) -> anyhow::Result<Arc<dyn Runtime>> {
+    let docker = DockerConfig {
+        data_dir: config.data_dir.clone(),
+        socket: config.docker.socket.clone(),
+        oci_runtime: config.docker.oci_runtime.clone(),
+        images: config.docker.images.clone(),
+        default_image: config.sessions.default_image.clone(),
+        network: config.docker.network.clone(),
+        pull: config.docker.pull,
+        root_quota: config.docker.root_quota,
     };
-    if !left.is_empty() {
-        info!(runtime = %runtime.name(), sandboxes = left.len(), "removing what an earlier daemon left");
-    }
-    let removals = left.iter().map(|id| async move {
-        if let Err(error) = runtime.destroy(id).await {
-            warn!(session_id = %id, cause = %crate::session::SessionError::chain(&error), "leftover is not removed");
-        }
-    });
-    futures_util::stream::iter(removals).buffer_unordered(MAX_CONCURRENT_REMOVALS).collect::<()>().await;
+    Ok(Arc::new(DockerRuntime::new(docker).await?))
 }
 
 /// A session takes a few descriptors, a connection one; the usual 1,024 are for programs of another kind.

@@ -6,12 +6,16 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod doctor;
+pub mod failpoint;
+pub mod hash;
 pub mod image;
 pub mod metrics;
+pub mod pool;
 pub mod runner_client;
 pub mod runtime;
 pub mod server;
 pub mod session;
+pub mod store;
 pub mod sys;
 pub mod workspace;
 

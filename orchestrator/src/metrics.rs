@@ -39,7 +39,25 @@ struct CodeLabel {
     code: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabel {
+    image: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolResultLabel {
+    image: String,
+    result: &'static str,
+}
+
 type MakeHistogram = fn() -> Histogram;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolResult {
+    Hit,
+    Miss,
+    Dead,
+}
 
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
@@ -54,6 +72,9 @@ struct Inner {
     bytes_out: Counter,
     errors: Family<CodeLabel, Counter>,
     connections: Gauge,
+    pool_claims: Family<PoolResultLabel, Counter>,
+    pool_refill_seconds: Family<PoolLabel, Histogram, MakeHistogram>,
+    pool_refill_failures: Family<PoolLabel, Counter>,
 }
 
 /// 100 µs to 100 s.
@@ -85,6 +106,9 @@ impl Metrics {
             bytes_out: Counter::default(),
             errors: Family::default(),
             connections: Gauge::default(),
+            pool_claims: Family::default(),
+            pool_refill_seconds: Family::new_with_constructor(create_histogram),
+            pool_refill_failures: Family::default(),
         };
         let mut inner = inner;
         let Inner {
@@ -97,6 +121,9 @@ impl Metrics {
             bytes_out,
             errors,
             connections,
+            pool_claims,
+            pool_refill_seconds,
+            pool_refill_failures,
         } = &mut inner;
         registry.register("sessions", "Sessions that are known, by status", sessions.clone());
         registry.register("session_creates", "Creates that came to an end", creates.clone());
@@ -116,6 +143,14 @@ impl Metrics {
         registry.register("sent", "Bytes sent to clients out of sandboxes: output, files, archives", bytes_out.clone());
         registry.register("errors", "Answers that were errors, by code", errors.clone());
         registry.register("connections", "Connections of clients that are open", connections.clone());
+        registry.register("pool_claims", "Creates that a pool was there for, by what they found", pool_claims.clone());
+        registry.register_with_unit(
+            "pool_refill",
+            "Time from the start of a pool's member until it waits",
+            Unit::Seconds,
+            pool_refill_seconds.clone(),
+        );
+        registry.register("pool_refill_failures", "Starts of members that failed", pool_refill_failures.clone());
         let build = vec![("version", env!("CARGO_PKG_VERSION")), ("runner_libc", crate::EMBEDDED_RUNNER_LIBC)];
         registry.register("build", "What this daemon is", Info::new(build));
         Self(Arc::new(inner))
@@ -131,6 +166,24 @@ impl Metrics {
         if ok {
             self.0.create_seconds.observe(seconds);
         }
+    }
+
+    /// A create that fits a pool: it found a member (`hit`), none (`miss`), or one that could not be used (`dead`, after a hit).
+    pub fn pool_claim(&self, image: &str, result: PoolResult) {
+        let result = match result {
+            PoolResult::Hit => "hit",
+            PoolResult::Miss => "miss",
+            PoolResult::Dead => "dead",
+        };
+        self.0.pool_claims.get_or_create(&PoolResultLabel { image: image.to_owned(), result }).inc();
+    }
+
+    pub fn pool_filled(&self, image: &str, seconds: f64) {
+        self.0.pool_refill_seconds.get_or_create(&PoolLabel { image: image.to_owned() }).observe(seconds);
+    }
+
+    pub fn pool_not_filled(&self, image: &str) {
+        self.0.pool_refill_failures.get_or_create(&PoolLabel { image: image.to_owned() }).inc();
     }
 
     pub fn exec_finished(&self, kind: OutcomeKind, seconds: f64) {
@@ -194,6 +247,8 @@ mod tests {
         metrics.created(true, AcquireSource::Cold, 0.03);
         metrics.exec_finished(OutcomeKind::TimedOut, 0.5);
         metrics.bytes_out(7);
+        metrics.pool_claim("python", PoolResult::Hit);
+        metrics.pool_filled("python", 0.01);
         metrics.error(ErrorCode::SessionNotFound);
         let open = metrics.connection();
         drop(metrics.connection());
@@ -206,6 +261,8 @@ mod tests {
             "cove_session_create_seconds_count 1",
             "cove_exec_seconds_count{kind=\"timed_out\"} 1",
             "cove_sent_total 7",
+            "cove_pool_claims_total{image=\"python\",result=\"hit\"} 1",
+            "cove_pool_refill_seconds_count{image=\"python\"} 1",
             "cove_errors_total{code=\"SESSION_NOT_FOUND\"} 1",
             "cove_connections 1",
         ] {

@@ -38,6 +38,8 @@ fn api() -> Api {
         config: config.sessions.clone(),
         workspaces: dirs.clone(),
         metrics: metrics.clone(),
+        store: crate::store::Store::in_memory(),
+        clock: crate::session::Clock::start(),
     };
     let registry = Registry::new(parts).unwrap();
     let workspaces = Workspaces::new(dirs, registry.clone());
@@ -246,6 +248,33 @@ async fn the_daemon_tells_how_it_is_and_what_it_offers() {
     let metrics = api.send(with_key("GET", "/metrics").body(Body::empty()).unwrap()).await;
     let text = metrics.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&text).contains("cove_errors_total{code=\"SESSION_NOT_FOUND\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_not_ready_is_left_out_by_balancers_and_one_that_is_full_is_asked_later() {
+    let api = api();
+    api.runtime.state().faults.list_fails = true;
+    let (status, body) = api.call("GET", "/readyz", "").await;
+    assert_eq!((status, &body["error_code"]), (503, &json!("INTERNAL_ERROR")));
+    assert!(body["message"].as_str().unwrap().contains("runtime local"), "{body}");
+    api.runtime.state().faults.is_full = true;
+    assert_eq!(api.refused("POST", "/v1/sessions", "{}").await, (429, ErrorCode::LimitReached));
+    assert_eq!(api.registry.in_use(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_paused_and_woken_by_request() {
+    let api = api();
+    let (_, session) = api.call("POST", "/v1/sessions", "{}").await;
+    let path = format!("/v1/sessions/{}", session["id"].as_str().unwrap());
+    for (change, status) in [("pause", "paused"), ("resume", "running")] {
+        let (code, view) = api.call("POST", &format!("{path}/{change}"), "").await;
+        assert_eq!((code, &view["status"]), (200, &json!(status)));
+    }
+    api.runtime.state().faults.pause_unsupported = true;
+    assert_eq!(api.refused("POST", &format!("{path}/pause"), "").await, (400, ErrorCode::InvalidRequest));
+    let unknown = api.refused("POST", "/v1/sessions/7183cb80-d6c/pause", "").await;
+    assert_eq!(unknown, (404, ErrorCode::SessionNotFound));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::ACCEPT;
 use serde::Serialize;
+use serde_json::{Value, json};
 use shared_protocol::api::{AttachedFrame, ChunkEvent, ExecDone, StreamErrorEvent};
 use shared_protocol::{ErrorBody, ExecId};
 
@@ -71,7 +72,7 @@ impl Encoder {
     }
 
     pub fn started(&mut self, exec_id: &ExecId) {
-        self.event("started", &AttachedFrame::Started { exec_id: exec_id.clone() });
+        self.frame("started", &AttachedFrame::Started { exec_id: exec_id.clone() }, &json!({ "exec_id": exec_id }));
     }
 
     pub fn chunk(&mut self, piece: Piece, timestamp: u64) {
@@ -88,11 +89,19 @@ impl Encoder {
 
     pub fn gap(&mut self, offset: u64, bytes: u64) {
         self.offset = offset.saturating_add(bytes);
-        self.event("gap", &AttachedFrame::Gap { offset, bytes });
+        self.frame("gap", &AttachedFrame::Gap { offset, bytes }, &json!({ "offset": offset, "bytes": bytes }));
     }
 
     pub fn awaiting_input(&mut self) {
-        self.event("awaiting_input", &AttachedFrame::AwaitingInput);
+        self.frame("awaiting_input", &AttachedFrame::AwaitingInput, &json!({}));
+    }
+
+    /// A line names its event inside; an event has its name beside its data.
+    fn frame(&mut self, name: &str, line: &AttachedFrame, data: &Value) {
+        match self.format {
+            Format::Sse => self.event(name, data),
+            Format::Ndjson => self.event(name, line),
+        }
     }
 
     pub fn done(&mut self, done: ExecDone) {
@@ -154,6 +163,21 @@ mod tests {
         assert!(text.ends_with("\"stream\":\"merged\",\"offset\":3,\"timestamp\":5}\n\n"), "{text}");
         assert_eq!(text.lines().count(), 4);
         assert!(encoder.is_empty());
+    }
+
+    #[test]
+    fn an_event_has_its_name_once() {
+        let mut encoder = Encoder::new(Format::Sse, 0);
+        encoder.started(&ExecId::new("x").unwrap());
+        encoder.gap(0, 4);
+        encoder.awaiting_input();
+        let text = String::from_utf8(encoder.take().to_vec()).unwrap();
+        let events = [
+            "event: started\nid: 0\ndata: {\"exec_id\":\"x\"}\n\n",
+            "event: gap\nid: 4\ndata: {\"bytes\":4,\"offset\":0}\n\n",
+            "event: awaiting_input\nid: 4\ndata: {}\n\n",
+        ];
+        assert_eq!(text, events.concat());
     }
 
     #[test]

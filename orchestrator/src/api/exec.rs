@@ -10,10 +10,11 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use shared_protocol::ShellName;
 use shared_protocol::api::{ApiExecRequest, DetachedView, ExecDone, ExecReply};
-use shared_protocol::runner::{ExecOutcome, ExecRequest, Stream, StreamMode};
+use shared_protocol::runner::{ExecOutcome, ExecRequest, MAX_ENDS_BYTES, Stream, StreamMode};
 
 use super::ApiState;
 use super::alive::in_session;
+use super::detached::Detached;
 use super::error::ApiError;
 use super::extract::{ApiJson, SessionPath};
 use super::output::{Collector, Rendering};
@@ -29,12 +30,15 @@ pub async fn exec(
     let began = Instant::now();
     let handle = state.sessions.get(&id)?;
     let activity = handle.begin().await?;
-    let asked = Asked::new(request, &state.config.exec)?;
+    let mut asked = Asked::new(request, &state.config.exec)?;
     if asked.detach {
         let stream = in_session(&activity, activity.runner().exec(&asked.request)).await?;
         let view = DetachedView { exec_id: stream.exec_id().clone() };
+        Detached { metrics: state.metrics.clone(), sets_cwd: asked.is_in_main() }
+            .follow(&activity, view.exec_id.clone());
         return Ok((StatusCode::ACCEPTED, axum::Json(view)).into_response());
     }
+    asked.request.ends_bytes = asked.ends_bytes();
     let work = async {
         let stream = activity.runner().exec(&asked.request).await?;
         Outputs::new(asked.request.streams, asked.max_output_bytes).collect(stream).await
@@ -73,8 +77,17 @@ impl Asked {
                 env: request.env,
                 cwd: request.cwd,
                 timeout_ms: timeout(request.timeout_ms, config)?,
+                ends_bytes: None,
             },
         })
+    }
+
+    /// What a reply leaves out need not come here: a sandbox that prints without end costs the daemon nothing.
+    fn ends_bytes(&self) -> Option<u64> {
+        let limit = u64::try_from(self.max_output_bytes).unwrap_or(u64::MAX);
+        // Of two streams that are kept apart each has its own ends.
+        let may = self.request.streams != StreamMode::Split && limit <= MAX_ENDS_BYTES;
+        may.then_some(limit)
     }
 
     /// Whether its directory afterwards is the session's.

@@ -115,6 +115,17 @@ impl<S: Send + Sync> FromRequestParts<S> for WorkspacePath {
     }
 }
 
+/// The image that the path names, `/v1/pools/{image}`. A name may have any character, escaped.
+pub struct ImagePath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for ImagePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        decoded(named_in(parts.uri.path())).map(Self)
+    }
+}
+
 /// As it came: an id has no character that needs an escape.
 fn named_in(path: &str) -> &str {
     path.split('/').nth(3).unwrap_or_default()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use serde::Serialize;
 use shared_protocol::ErrorCode;
@@ -28,11 +29,14 @@ pub async fn healthz() -> Json<DaemonHealth> {
     Json(WELL)
 }
 
-/// Whether every runtime answers.
-pub async fn readyz(State(state): State<ApiState>) -> Result<Json<DaemonHealth>, ApiError> {
+/// Whether every runtime answers. Otherwise 503, whatever the code's own status: that is what balancers look at.
+pub async fn readyz(State(state): State<ApiState>) -> Response {
     match state.sessions.ready(READY_WITHIN).await {
-        Ok(()) => Ok(Json(WELL)),
-        Err(reason) => Err(ApiError::new(ErrorCode::InternalError, format!("not ready: {reason}"))),
+        Ok(()) => Json(WELL).into_response(),
+        Err(reason) => {
+            let error = ApiError::new(ErrorCode::InternalError, format!("not ready: {reason}"));
+            (StatusCode::SERVICE_UNAVAILABLE, error).into_response()
+        }
     }
 }
 

@@ -187,6 +187,8 @@ impl Live {
             config: config.sessions.clone(),
             workspaces: dirs.clone(),
             metrics: metrics.clone(),
+            store: crate::store::Store::in_memory(),
+            clock: crate::session::Clock::start(),
         };
         let sessions = Registry::new(parts).unwrap();
         let view = sessions.create(CreateSessionRequest::default(), None).await.unwrap();

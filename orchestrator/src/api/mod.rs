@@ -6,6 +6,7 @@
 
 pub mod alive;
 pub mod archive;
+pub mod detached;
 pub mod error;
 pub mod events;
 pub mod exec;
@@ -21,6 +22,7 @@ pub mod input;
 pub mod intake;
 pub mod openapi;
 pub mod output;
+pub mod pools;
 pub mod route;
 mod routes;
 pub mod run;

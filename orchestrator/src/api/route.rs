@@ -175,6 +175,11 @@ fn path_parameters(path: &str) -> Vec<Parameter> {
         ("workspace_id", json!({ "type": "string", "pattern": ID_PATTERN }), "The workspace"),
         ("exec_id", json!({ "type": "string", "pattern": ID_PATTERN }), "The command or run"),
         ("shell", json!({ "type": "string", "pattern": ID_PATTERN }), "The shell"),
+        (
+            "image",
+            json!({ "type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000-\\u001f/]+$" }),
+            "The image",
+        ),
         ("path", path_schema(), "The file; behind a second slash, or an encoded one, an absolute path"),
     ];
     let is_in = |name: &str| path.contains(&format!("{{{name}}}")) || path.contains(&format!("{{*{name}}}"));

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use shared_protocol::api::{
     ApiExecRequest, ApiExecView, ApiRunRequest, CreateSessionRequest, DetachedView, ExecReply, FsReadView,
-    FsWriteRequest, ImageView, MkdirRequest, MoveRequest, OkView, RunReply, SessionStatus, SessionView, StatsView,
-    UploadedView, WorkspaceList,
+    FsWriteRequest, ImageView, MkdirRequest, MoveRequest, OkView, PoolView, RunReply, SessionStatus, SessionView,
+    SetPoolRequest, StatsView, UploadedView, WorkspaceList,
 };
 use shared_protocol::id::ID_PATTERN;
 use shared_protocol::runner::{
@@ -13,8 +13,8 @@ use shared_protocol::runner::{
 
 use super::route::{Route, delete, flag_schema, get, path_schema, post, put, size_schema, whole_schema};
 use super::{
-    archive, exec, exec_stream, execs, files, fs, health, images, input, openapi, run, sessions, shells, terminal,
-    upload, workspaces,
+    archive, exec, exec_stream, execs, files, fs, health, images, input, openapi, pools, run, sessions, shells,
+    terminal, upload, workspaces,
 };
 
 pub fn all() -> Vec<Route> {
@@ -31,6 +31,11 @@ fn about_the_daemon() -> Vec<Route> {
             .replies_bytes(200, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
         get("/openapi.json", openapi::document, "This document").replies::<Value>(200),
         get("/v1/images", images::list, "What a session can be created from").replies::<Vec<ImageView>>(200),
+        get("/v1/pools", pools::list, "What was started ahead, and how often that helped")
+            .replies::<Vec<PoolView>>(200),
+        put("/v1/pools/{image}", pools::set, "Say how many sandboxes of an image shall wait")
+            .takes::<SetPoolRequest>()
+            .replies::<PoolView>(200),
     ]
 }
 
@@ -55,6 +60,9 @@ fn sessions() -> Vec<Route> {
             .replies::<Vec<SessionView>>(200),
         get("/v1/sessions/{session_id}", sessions::get, "Look at a session").replies::<SessionView>(200),
         delete("/v1/sessions/{session_id}", sessions::destroy, "Destroy a session").replies::<OkView>(200),
+        post("/v1/sessions/{session_id}/pause", sessions::pause, "Freeze a session until it is needed")
+            .replies::<SessionView>(200),
+        post("/v1/sessions/{session_id}/resume", sessions::resume, "Wake a session").replies::<SessionView>(200),
         get("/v1/sessions/{session_id}/stats", sessions::stats, "What a session uses now").replies::<StatsView>(200),
     ]
 }

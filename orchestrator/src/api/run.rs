@@ -10,6 +10,7 @@ use shared_protocol::runner::{ExecOutcome, RunRequest, Stream};
 
 use super::ApiState;
 use super::alive::in_session;
+use super::detached::Detached;
 use super::error::ApiError;
 use super::events::Format;
 use super::exec::{output_limit, timeout};
@@ -32,6 +33,7 @@ pub async fn run(
     if detach {
         let stream = in_session(&activity, activity.runner().run(&request)).await?;
         let view = DetachedView { exec_id: stream.exec_id().clone() };
+        Detached { metrics: state.metrics.clone(), sets_cwd: false }.follow(&activity, view.exec_id.clone());
         return Ok((StatusCode::ACCEPTED, axum::Json(view)).into_response());
     }
     let work = async { collect(activity.runner().run(&request).await?, limit).await };

@@ -1,4 +1,4 @@
-//! `/v1/sessions`: create, look at, list, destroy.
+//! `/v1/sessions`: create, look at, list, pause, destroy.
 
 use axum::Json;
 use axum::extract::State;
@@ -36,6 +36,17 @@ pub async fn get(State(state): State<ApiState>, SessionPath(id): SessionPath) ->
 pub async fn destroy(State(state): State<ApiState>, SessionPath(id): SessionPath) -> Result<Json<OkView>, ApiError> {
     state.sessions.destroy(&id).await?;
     Ok(Json(OkView::new()))
+}
+
+pub async fn pause(State(state): State<ApiState>, SessionPath(id): SessionPath) -> Result<Json<SessionView>, ApiError> {
+    Ok(Json(state.sessions.get(&id)?.pause().await?))
+}
+
+pub async fn resume(
+    State(state): State<ApiState>,
+    SessionPath(id): SessionPath,
+) -> Result<Json<SessionView>, ApiError> {
+    Ok(Json(state.sessions.get(&id)?.resume().await?))
 }
 
 pub async fn stats(State(state): State<ApiState>, SessionPath(id): SessionPath) -> Result<Json<StatsView>, ApiError> {

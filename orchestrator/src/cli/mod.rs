@@ -14,6 +14,8 @@ mod image;
 mod interrupt;
 mod options;
 mod output;
+mod pause;
+mod pool;
 mod private;
 mod ps;
 mod rm;
@@ -32,6 +34,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use exit::Failure;
+
+use crate::sys::sched;
 
 const AFTER_HELP: &str = "\
 Without a command it is `cove serve`.
@@ -61,7 +65,10 @@ enum Command {
     Exec(exec::ExecArgs),
     Ps(ps::PsArgs),
     Rm(rm::RmArgs),
+    Pause(pause::PauseArgs),
+    Resume(pause::ResumeArgs),
     Cp(cp::CpArgs),
+    Pool(pool::PoolArgs),
     Image(image::ImageArgs),
     Doctor(doctor::DoctorArgs),
     Version(version::VersionArgs),
@@ -78,7 +85,10 @@ pub fn main() -> ExitCode {
         Command::Exec(args) => on_one_thread(exec::exec(args)),
         Command::Ps(args) => on_one_thread(ps::ps(args)),
         Command::Rm(args) => on_one_thread(rm::rm(args)),
+        Command::Pause(args) => on_one_thread(pause::pause(args)),
+        Command::Resume(args) => on_one_thread(pause::resume(args)),
         Command::Cp(args) => on_one_thread(cp::cp(args)),
+        Command::Pool(args) => on_one_thread(pool::pool(args)),
         Command::Image(args) => image::image(&args),
         Command::Doctor(args) => on_one_thread(doctor::doctor(args)),
         Command::Version(args) => version::version(&args),
@@ -119,7 +129,8 @@ fn drive<T>(
     mut builder: tokio::runtime::Builder,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let runtime = builder.enable_all().build();
+    let runtime = builder.enable_all().on_thread_start(sched::take_short_turns).build();
+    sched::take_short_turns();
     let runtime = runtime.map_err(|e| Failure::new(exit::FAILED, format!("cannot start: {e}")))?;
     let result = runtime.block_on(work);
     // A thread may wait in a write to a pipe that nobody reads; the process ends all the same.

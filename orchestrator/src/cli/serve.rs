@@ -27,6 +27,7 @@ pub struct ServeArgs {
 }
 
 pub async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
+    crate::failpoint::check().map_err(|problem| Failure::new(exit::CONFIG, problem))?;
     let config = Config::load(&args.flags).map_err(|e| Failure::new(exit::CONFIG, e.to_string()))?;
     let result = app::serve(config).await;
     if let Some(dir) = args.flags.data_dir.filter(|dir| args.remove_data_dir && is_private(dir)) {

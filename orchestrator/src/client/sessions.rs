@@ -2,10 +2,10 @@
 
 use hyper::Method;
 use shared_protocol::SessionId;
-use shared_protocol::api::{CreateSessionRequest, OkView, SessionStatus, SessionView};
+use shared_protocol::api::{CreateSessionRequest, OkView, PoolView, SessionStatus, SessionView, SetPoolRequest};
 
 use super::files::escaped;
-use super::{Client, ClientError, Patience, empty, request};
+use super::{Client, ClientError, Patience, empty, post_request, request};
 
 /// The path of a session's resource.
 pub(super) fn session_path(id: &SessionId, resource: &str) -> String {
@@ -28,6 +28,22 @@ impl Client {
         query.extend(status.map(|status| format!("status={}", status.as_str())));
         let mark = if query.is_empty() { "" } else { "?" };
         self.get(&format!("/v1/sessions{mark}{}", query.join("&"))).await
+    }
+
+    /// `pause` or `resume`.
+    pub async fn change_session(&self, id: &SessionId, change: &str) -> Result<SessionView, ClientError> {
+        let request = request(Method::POST, &session_path(id, change), empty())?;
+        self.document(request, Patience::Bounded).await
+    }
+
+    pub async fn pools(&self) -> Result<Vec<PoolView>, ClientError> {
+        self.get("/v1/pools").await
+    }
+
+    pub async fn set_pool(&self, image: &str, wanted: &SetPoolRequest) -> Result<PoolView, ClientError> {
+        let mut request = post_request(&format!("/v1/pools/{}", escaped(image.as_bytes())), wanted)?;
+        *request.method_mut() = Method::PUT;
+        self.document(request, Patience::Bounded).await
     }
 
     pub async fn destroy_session(&self, id: &SessionId) -> Result<(), ClientError> {

@@ -50,6 +50,12 @@ fn a_mistake_is_one_line_that_names_its_place_and_what_is_allowed() {
         ("a =\n\n", ["cove.toml:1", ""]),
         ("[server]\nallowed_hosts = [1]", ["server.allowed_hosts", "list of strings"]),
         ("nonsense = 1", ["cove.toml: nonsense", "not a setting"]),
+        ("[docker]\nnetwork = 'host'", ["cove.toml: docker.network", "network of the engine"]),
+        ("[docker]\nnetwork = 'container:x'", ["cove.toml: docker.network", "network of the engine"]),
+        ("[docker]\nsocket = 'tcp://x'", ["cove.toml: docker.socket", "absolute path"]),
+        ("[docker]\npull = 'always'", ["cove.toml: docker.pull", "configured, any or never"]),
+        ("[docker]\nroot_quota = 1", ["cove.toml: docker.root_quota", "true or false"]),
+        ("[docker.images]\nbase = 1", ["cove.toml: docker.images", "table of strings"]),
     ] {
         let (_folder, flags) = with_file(text);
         let error = load(flags, &[]).expect_err(text);
@@ -61,7 +67,7 @@ fn a_mistake_is_one_line_that_names_its_place_and_what_is_allowed() {
     let error = load(ServeFlags::default(), &[("COVE_LOG_FORMAT", "xml")]).unwrap_err();
     assert_eq!(error, r#"COVE_LOG_FORMAT must be text or json, not "xml""#);
     let flags = ServeFlags { runtime: Some("nonsense".into()), ..ServeFlags::default() };
-    assert_eq!(load(flags, &[]).unwrap_err(), r#"--runtime must be one of local, not "nonsense""#);
+    assert_eq!(load(flags, &[]).unwrap_err(), r#"--runtime must be one of local, docker, not "nonsense""#);
     let flags = ServeFlags { max_sessions: Some("many".into()), ..ServeFlags::default() };
     assert!(load(flags, &[]).unwrap_err().starts_with("--max-sessions must be a whole number"));
 }
@@ -98,4 +104,16 @@ fn a_key_is_never_printed_and_must_fit_a_header() {
         let error = load(ServeFlags::default(), &[("COVE_API_KEY", bad)]).unwrap_err();
         assert!(error.starts_with("COVE_API_KEY ") && !error.contains(bad), "{error}");
     }
+}
+
+#[test]
+fn an_engine_is_looked_for_only_where_somebody_speaks_of_it() {
+    assert!(!load(ServeFlags::default(), &[]).unwrap().docker.is_configured);
+    let (_folder, flags) = with_file("[docker]\noci_runtime = 'runsc'\n[docker.images]\nbase = 'debian:12'\n");
+    let docker = load(flags, &[("COVE_DOCKER_SOCKET", "unix:///run/x.sock")]).unwrap().docker;
+    assert!(docker.is_configured && docker.root_quota);
+    assert_eq!(docker.socket, PathBuf::from("/run/x.sock"));
+    assert_eq!(docker.images["base"], "debian:12");
+    let docker = load(ServeFlags::default(), &[("COVE_DOCKER_IMAGES", "base=a:1, node=b")]).unwrap().docker;
+    assert_eq!(docker.images, BTreeMap::from([("base".into(), "a:1".into()), ("node".into(), "b".into())]));
 }

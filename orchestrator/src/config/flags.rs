@@ -15,7 +15,7 @@ pub struct ServeFlags {
     /// Where everything is kept [default: ~/.local/share/cove]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// What makes sandboxes [default: local]
+    /// What makes sandboxes: local or docker [default: local]
     #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
     /// File with the key that clients need [default: one is made and kept in the data directory]

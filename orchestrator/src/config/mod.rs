@@ -3,6 +3,7 @@
 //! A tree, one part per subsystem, each in its own file. Whatever is wrong is one line that names the file, variable or flag and
 //! says what is allowed; the program then ends with `EXIT_USAGE`. Nothing here opens the data directory or makes anything.
 
+mod docker;
 mod exec;
 mod flags;
 mod local;
@@ -10,19 +11,22 @@ mod log;
 mod server;
 mod sessions;
 mod settings;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use shared_protocol::RuntimeName;
 
+pub use docker::DockerSettings;
 pub use exec::ExecConfig;
 pub use flags::ServeFlags;
 pub use local::LocalSettings;
 pub use log::{LogConfig, LogFormat};
 pub use server::{ApiKey, ServerConfig};
-pub use sessions::SessionsConfig;
+pub use sessions::{OnStop, SessionsConfig};
 use settings::Settings;
+pub use workspaces::WorkspacesConfig;
 
 /// The exit status for what the user has to mend, as in `sysexits.h`.
 pub const EXIT_USAGE: u8 = 64;
@@ -30,8 +34,11 @@ pub const EXIT_USAGE: u8 = 64;
 /// `cove.toml` is read up to here; nobody's is larger.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// Members of one pool.
+pub const MAX_POOL_SIZE: u64 = 1000;
+
 /// What this build has, the default first.
-const RUNTIMES: [&str; 1] = ["local"];
+const RUNTIMES: [&str; 2] = ["local", "docker"];
 
 /// One line: where, what, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,8 +72,12 @@ pub struct Config {
     pub exec: ExecConfig,
     pub log: LogConfig,
     pub local: LocalSettings,
+    pub docker: DockerSettings,
+    pub workspaces: WorkspacesConfig,
     /// Logical names and what they stand for, as each runtime reads it.
     pub images: BTreeMap<String, String>,
+    /// Images, and how many sandboxes of each shall wait on the default runtime.
+    pub pool: BTreeMap<String, u64>,
     /// A private daemon ends with the program that started it.
     pub until_stdin_closes: bool,
 }
@@ -110,7 +121,10 @@ impl Config {
             exec: ExecConfig::read(&mut settings)?,
             log: LogConfig::read(&mut settings)?,
             local: LocalSettings::read(&mut settings)?,
+            docker: DockerSettings::read(&mut settings)?,
+            workspaces: WorkspacesConfig::read(&mut settings)?,
             images: settings.section("images")?,
+            pool: settings.numbers("pool", 0..=MAX_POOL_SIZE)?,
             until_stdin_closes: flags.until_stdin_closes,
         };
         settings.finish()?;

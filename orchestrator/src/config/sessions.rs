@@ -13,10 +13,33 @@ pub struct SessionsConfig {
     pub max_total_cpus: Option<f64>,
     pub default_ttl_seconds: u64,
     pub max_ttl_seconds: u64,
+    /// Of idleness, after which a session is paused; 0: never.
+    pub default_idle_pause_seconds: u64,
     pub default_image: String,
+    /// What becomes of sessions when the daemon stops; `None`: SIGTERM keeps them, SIGINT destroys them.
+    pub on_stop: Option<OnStop>,
     /// Of one session.
     pub default_resources: ResourcesView,
     pub max_resources: ResourcesView,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnStop {
+    /// For the next daemon of the same data directory.
+    Keep,
+    Destroy,
+}
+
+impl std::str::FromStr for OnStop {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "keep" => Ok(Self::Keep),
+            "destroy" => Ok(Self::Destroy),
+            _ => Err(()),
+        }
+    }
 }
 
 /// A year: more is a mistake, or wants a workspace.
@@ -36,7 +59,9 @@ impl Default for SessionsConfig {
             max_total_cpus: None,
             default_ttl_seconds: 1800,
             max_ttl_seconds: 30 * 24 * 3600,
+            default_idle_pause_seconds: 0,
             default_image: "base".into(),
+            on_stop: None,
             default_resources: ResourcesView { cpus: 1.0, memory_mb: 1024.min(memory_mb), pids: 256, disk_mb: 512 },
             max_resources: ResourcesView {
                 cpus: u32::try_from(cpus).map_or(1.0, f64::from),
@@ -64,7 +89,9 @@ impl SessionsConfig {
                 1..=MAX_TTL_SECONDS,
             )?,
             max_ttl_seconds: s.whole("sessions.max_ttl_seconds", host.max_ttl_seconds, 1..=MAX_TTL_SECONDS)?,
+            default_idle_pause_seconds: s.whole("sessions.default_idle_pause_seconds", 0, 0..=MAX_TTL_SECONDS)?,
             default_image: s.text("sessions.default_image")?.unwrap_or(host.default_image),
+            on_stop: s.parsed("sessions.on_stop", "keep or destroy")?,
             max_resources: ResourcesView {
                 cpus: s.optional_number("sessions.max_cpus", 0.01..=1e6)?.unwrap_or(m.cpus),
                 memory_mb: s.whole("sessions.max_memory_mb", m.memory_mb, 32..=MAX_MIB)?,
@@ -98,6 +125,7 @@ impl SessionsConfig {
             ("sessions.default_pids", &mut default.pids, max.pids),
             ("sessions.default_disk_mb", &mut default.disk_mb, max.disk_mb),
             ("sessions.default_ttl_seconds", &mut self.default_ttl_seconds, self.max_ttl_seconds),
+            ("sessions.default_idle_pause_seconds", &mut self.default_idle_pause_seconds, self.max_ttl_seconds),
         ] {
             if *value > limit {
                 if given(key).is_some() {

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use super::ConfigError;
 
 /// Variables with these prefixes are settings; others that begin with `COVE_` may be somebody else's.
-const SECTIONS: [&str; 5] = ["server", "sessions", "exec", "log", "local"];
+const SECTIONS: [&str; 8] = ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces"];
 
 /// Shorter names of what is set most often.
 const SHORT_VARIABLES: [(&str, &str); 6] = [
@@ -160,6 +160,41 @@ impl Settings {
         }
     }
 
+    /// Whether anything of a section was given.
+    pub fn has_section(&self, section: &str) -> bool {
+        let prefix = format!("{section}.");
+        self.given.keys().any(|key| key.starts_with(&prefix))
+    }
+
+    pub fn flag(&mut self, key: &str) -> Result<Option<bool>, ConfigError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some((Value::Toml(toml::Value::Boolean(flag)), _)) => Ok(Some(flag)),
+            Some((Value::Text(text), _)) if matches!(text.as_str(), "true" | "false") => Ok(Some(text == "true")),
+            Some((value, origin)) => {
+                Err(ConfigError::new(origin, key, format!("must be true or false, not {}", value.shown())))
+            }
+        }
+    }
+
+    /// A table of strings below a section; as a variable, `NAME=VALUE,…`.
+    pub fn pairs(&mut self, key: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+        let Some((value, origin)) = self.take(key) else { return Ok(BTreeMap::new()) };
+        let pairs: Option<BTreeMap<String, String>> = match &value {
+            Value::Text(text) => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                parts
+                    .map(|part| part.split_once('=').map(|(k, v)| (k.trim().to_owned(), v.trim().to_owned())))
+                    .collect()
+            }
+            Value::Toml(toml::Value::Table(table)) => {
+                table.iter().map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+            }
+            Value::Toml(_) => None,
+        };
+        pairs.ok_or_else(|| ConfigError::new(origin, key, "must be a table of strings".into()))
+    }
+
     /// All of one section whose keys the user chooses.
     pub fn section(&mut self, section: &str) -> Result<BTreeMap<String, String>, ConfigError> {
         let prefix = format!("{section}.");
@@ -168,6 +203,19 @@ impl Settings {
         for key in keys {
             if let Some(text) = self.text(&key)? {
                 found.insert(key[prefix.len()..].to_owned(), text);
+            }
+        }
+        Ok(found)
+    }
+
+    /// As `section`, of whole numbers.
+    pub fn numbers(&mut self, section: &str, range: RangeInclusive<u64>) -> Result<BTreeMap<String, u64>, ConfigError> {
+        let prefix = format!("{section}.");
+        let keys: Vec<String> = self.given.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
+        let mut found = BTreeMap::new();
+        for key in keys {
+            if let Some(number) = self.optional_whole(&key, range.clone())? {
+                found.insert(key[prefix.len()..].to_owned(), number);
             }
         }
         Ok(found)

@@ -7,6 +7,7 @@ use serde::Serialize;
 use shared_protocol::SessionId;
 use shared_protocol::api::{NetworkMode, ResourcesView};
 
+use crate::config::{Config, ServeFlags};
 use crate::runtime::local::{Cgroups, Host, LocalConfig, LocalRuntime, Users};
 use crate::runtime::{Runtime as _, RuntimeError, SandboxSpec};
 
@@ -41,8 +42,27 @@ pub async fn report(scratch: &Path) -> Vec<Finding> {
     cgroups.close();
     findings.push(disk());
     findings.push(owners(&users, idmap));
+    findings.push(workspace_limit());
     findings.push(sandbox(scratch).await);
+    findings.push(docker().await);
     findings
+}
+
+/// Not needed: only for `--runtime docker`. It looks where the configuration says, or where engines usually are.
+async fn docker() -> Finding {
+    let config = match Config::load(&ServeFlags::default()) {
+        Ok(config) => config.docker,
+        Err(error) => return finding("docker runtime", State::Missing, error.to_string(), None),
+    };
+    match crate::runtime::docker::describe(&config.socket).await {
+        Ok(engine) => finding("docker runtime", State::Enforced, engine, None),
+        Err(error) => finding(
+            "docker runtime",
+            State::Missing,
+            error.to_string(),
+            Some("only for --runtime docker: start Docker or Podman, or set docker.socket"),
+        ),
+    }
 }
 
 fn finding(name: &'static str, state: State, detail: impl Into<String>, remedy: Option<&str>) -> Finding {
@@ -129,6 +149,24 @@ fn owners(users: &Users, idmap: bool) -> Finding {
             Some("put the data directory on ext4, xfs or btrfs"),
         ),
         _ => finding("workspace owners", State::Enforced, "your own user", None),
+    }
+}
+
+/// Of the file system that the data directory is on, or will be.
+fn workspace_limit() -> Finding {
+    let data_dir = Config::load(&ServeFlags::default()).map(|config| config.data_dir).map_err(|e| e.to_string());
+    let enforceable = data_dir.and_then(|data_dir| {
+        let there = data_dir.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+        crate::workspace::quota::is_enforceable(there)
+    });
+    match enforceable {
+        Ok(()) => finding("workspace limit", State::Enforced, "project quotas, for workspaces.max_mb", None),
+        Err(why) => finding(
+            "workspace limit",
+            State::Missing,
+            format!("{why}: workspaces.max_mb has no effect"),
+            Some("run the daemon as root, its data directory on ext4 or xfs mounted with prjquota"),
+        ),
     }
 }
 

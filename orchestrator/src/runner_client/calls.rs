@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 use shared_protocol::ShellName;
 use shared_protocol::api::OkView;
 use shared_protocol::runner::{
-    ExecView, HealthView, InputRequest, OpenShellRequest, ResizeRequest, ShellEndView, ShellView, SignalRequest,
+    ClaimRequest, ExecView, HealthView, InputRequest, OpenShellRequest, ResizeRequest, ShellEndView, ShellView,
+    SignalRequest,
 };
 
 use super::sequence::check_outcome;
@@ -35,6 +36,11 @@ impl RunnerClient {
         bounded("the status", &view.status)?;
         bounded("the version", &view.version)?;
         Ok(view)
+    }
+
+    /// Makes the sandbox somebody's. Never sent twice: the runner takes it once.
+    pub async fn claim(&self, request: &ClaimRequest) -> Result<(), RunnerError> {
+        self.done(Call::post("/v1/claim", request)?).await
     }
 
     pub async fn execs(&self) -> Result<Vec<ExecView>, RunnerError> {

@@ -1,12 +1,16 @@
 //! What makes sandboxes. Everything above this trait is the same for every runtime.
 //!
 //! A runtime knows nothing of sessions, keys or expiry: it makes one sandbox from a spec, says when it ends, and removes
-//! it without a trace. Errors are of four kinds, since that is what a caller can act upon.
+//! it without a trace. Errors are of five kinds, since that is what a caller can act upon.
 
+pub mod docker;
+mod files;
 pub mod local;
+mod policy;
+mod syscalls;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use shared_protocol::api::{ImageView, NetworkMode, ResourcesView, StatsView};
@@ -54,6 +58,9 @@ pub enum RuntimeError {
     /// The request asks for what this runtime or host cannot give. The client can mend it.
     #[error("{0}")]
     Unsupported(String),
+    /// The host has no room for one more. The client can try again when others have ended.
+    #[error("{0}")]
+    Full(String),
     /// There is no such sandbox any more.
     #[error("sandbox {0} is gone")]
     Gone(SessionId),
@@ -88,6 +95,17 @@ pub trait Runtime: Send + Sync + 'static {
     /// A sandbox of an earlier daemon, as it runs.
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError>;
 
+    /// Whether `give_workspace` works here; where it does not, a sandbox has its workspace from the beginning or never.
+    fn can_give_workspace(&self) -> bool {
+        false
+    }
+
+    /// Mounts a workspace over `/workspace` of a sandbox that runs, in which nothing of anybody's has run yet. What fails leaves a
+    /// sandbox that is not to be used.
+    async fn give_workspace(&self, _id: &SessionId, _workspace: &WorkspaceMount) -> Result<(), RuntimeError> {
+        Err(RuntimeError::Unsupported("this runtime gives a sandbox its workspace at its start only".into()))
+    }
+
     async fn stats(&self, id: &SessionId) -> Result<StatsView, RuntimeError>;
 
     async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError>;
@@ -103,4 +121,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// Removes what the runtime itself keeps on the host, once its last sandbox is gone and the daemon is about to end: a
     /// task that still holds the runtime then must not leave it there.
     fn close(&self) {}
+}
+
+/// What a daemon marks as its own: by its data directory, so that two daemons of one host stay apart, and the same for every build
+/// of cove, so that one finds what another has made.
+fn instance_name(data_dir: &Path) -> String {
+    let path = std::fs::canonicalize(data_dir).unwrap_or_else(|_| data_dir.to_owned());
+    format!("cove-{:016x}", crate::hash::stable_hash(path.as_os_str().as_encoded_bytes()))
 }

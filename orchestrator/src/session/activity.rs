@@ -35,6 +35,11 @@ impl Activity {
         self.shared.set_cwd(cwd);
     }
 
+    /// Counts a command that goes on without a request, until the value is dropped; see [`DetachedActivity`].
+    pub fn detach(&self) -> Option<DetachedActivity> {
+        self.shared.begin_detached()
+    }
+
     /// Resolves when the session is over (being destroyed, expired, crashed), with the error that its requests answer with.
     /// Never otherwise.
     pub fn ended(&self) -> impl Future<Output = SessionError> + Send + 'static {
@@ -52,5 +57,28 @@ impl Activity {
 impl Drop for Activity {
     fn drop(&mut self) {
         self.shared.end_activity();
+    }
+}
+
+/// A detached command that still runs. The session cannot expire under it, unless it is paused: a pause freezes the command.
+#[derive(Debug)]
+pub struct DetachedActivity {
+    shared: Arc<Shared>,
+}
+
+impl DetachedActivity {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Of the shell `main`, after a command that ended.
+    pub fn set_cwd(&self, cwd: &str) {
+        self.shared.set_cwd(cwd);
+    }
+}
+
+impl Drop for DetachedActivity {
+    fn drop(&mut self) {
+        self.shared.end_detached();
     }
 }

@@ -85,7 +85,14 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives back what `admit` took for the same ask.
+    /// Takes the room of one that is there already, whatever the limits say now.
+    pub fn restore(&mut self, ask: &Ask) {
+        self.sessions = self.sessions.saturating_add(1);
+        self.memory_mb = self.memory_mb.saturating_add(ask.memory_mb);
+        self.millicpus = self.millicpus.saturating_add(ask.millicpus);
+    }
+
+    /// Gives back what `admit` or `restore` took for the same ask.
     pub fn release(&mut self, ask: &Ask) {
         self.sessions = self.sessions.saturating_sub(1);
         self.memory_mb = self.memory_mb.saturating_sub(ask.memory_mb);

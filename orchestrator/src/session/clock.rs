@@ -1,7 +1,10 @@
 //! One clock for deciding and for telling: decisions are made on tokio's monotonic one, so that a jump of the host's clock
-//! expires nothing and a test can hold time still; what is shown is that, counted from one look at the wall clock.
+//! expires nothing and a test can hold time still; what is shown and written down is that, counted from one look at the wall clock.
+//!
+//! What an earlier daemon wrote down comes from another look. Between the two the host's clock may have been set, so that a time
+//! that decides something is taken within bounds (`recall`).
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -16,13 +19,41 @@ impl Clock {
         Self { instant: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// RFC 3339 in UTC, to the millisecond. A time beyond what can be shown is the last that can.
-    pub fn show(&self, at: Instant) -> String {
+    /// As if the host's clock had said `wall` at this moment.
+    #[cfg(test)]
+    pub fn starting_at(wall: SystemTime) -> Self {
+        Self { instant: Instant::now(), wall }
+    }
+
+    /// The wall clock's time, as it was when this one started and has gone on since. Beyond what can be told, the last that can.
+    pub fn wall(&self, at: Instant) -> SystemTime {
         let wall = match at.checked_duration_since(self.instant) {
             Some(after) => self.wall.checked_add(after),
             None => self.wall.checked_sub(self.instant.saturating_duration_since(at)),
         };
-        show_wall(wall.unwrap_or_else(last_shown))
+        wall.unwrap_or_else(last_shown)
+    }
+
+    /// The moment of a wall clock's time.
+    pub fn instant(&self, wall: SystemTime) -> Instant {
+        let at = match wall.duration_since(self.wall) {
+            Ok(after) => self.instant.checked_add(after),
+            Err(before) => self.instant.checked_sub(before.duration()),
+        };
+        at.unwrap_or(self.instant)
+    }
+
+    /// When a session of an earlier daemon was last used: never in the future and never longer ago than it lives without use,
+    /// wherever the host's clock has been set to meanwhile. So what is left of its time is from none to all.
+    pub fn recall(&self, wall: SystemTime, lifetime: Duration) -> Instant {
+        let now = Instant::now();
+        let earliest = now.checked_sub(lifetime).unwrap_or(now);
+        self.instant(wall).clamp(earliest, now)
+    }
+
+    /// RFC 3339 in UTC, to the millisecond. A time beyond what can be shown is the last that can.
+    pub fn show(&self, at: Instant) -> String {
+        show_wall(self.wall(at))
     }
 }
 
@@ -39,7 +70,6 @@ fn last_shown() -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn shown_times_follow_the_clock_that_decides() {
@@ -48,5 +78,27 @@ mod tests {
         tokio::time::advance(Duration::from_millis(1500)).await;
         assert_eq!(clock.show(Instant::now()), "2001-09-09T01:46:41.500Z");
         assert_eq!(show_wall(last_shown() + Duration::from_secs(9)), "9999-12-31T23:59:59.000Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_time_that_was_written_down_is_the_same_moment_again() {
+        let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let at = Instant::now() - Duration::from_millis(2500);
+        assert_eq!(clock.instant(clock.wall(at)), at);
+        assert_eq!(clock.recall(clock.wall(at), Duration::from_secs(60)), at);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_jumped_takes_all_of_the_time_or_gives_it_again_and_no_more() {
+        let before = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let (lifetime, year) = (Duration::from_secs(60), Duration::from_secs(31_536_000));
+        let ahead = Clock::starting_at(before + year);
+        assert_eq!(ahead.recall(before, lifetime), Instant::now() - lifetime);
+        let behind = Clock::starting_at(before - year);
+        assert_eq!(behind.recall(before, lifetime), Instant::now());
+        let absurd = Clock::starting_at(SystemTime::UNIX_EPOCH);
+        assert_eq!(absurd.recall(last_shown(), lifetime), Instant::now());
+        assert_eq!(absurd.recall(SystemTime::UNIX_EPOCH, Duration::MAX), absurd.instant(SystemTime::UNIX_EPOCH));
     }
 }

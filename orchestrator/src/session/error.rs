@@ -46,6 +46,7 @@ impl From<crate::runtime::RuntimeError> for SessionError {
         match error {
             E::InvalidImage(message) => Self::InvalidImage(message),
             E::Unsupported(message) => Self::InvalidRequest(message),
+            E::Full(message) => Self::Limit { message, details: serde_json::json!({ "what": "sandboxes" }) },
             E::Gone(id) => Self::Lost { id, reason: "its runtime no longer knows it".into() },
             E::Failed { .. } => Self::Internal(Self::chain(&error)),
         }

@@ -9,7 +9,7 @@ use shared_protocol::api::{ImageView, StatsView};
 use shared_protocol::{RuntimeName, SessionId};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::runtime::{RunnerAddress, Runtime, RuntimeError, Sandbox, SandboxSpec};
+use crate::runtime::{RunnerAddress, Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount};
 
 /// What goes wrong, of each the next so many times.
 #[derive(Debug, Default)]
@@ -20,16 +20,32 @@ pub struct Faults {
     pub destroy_fails: usize,
     pub destroy_hangs: usize,
     pub resume_fails: usize,
+    pub pause_fails: usize,
+    pub pause_hangs: usize,
+    /// As when its engine is gone.
+    pub list_fails: bool,
+    /// The last place is taken.
+    pub is_full: bool,
+    /// On a host without a freezer.
+    pub pause_unsupported: bool,
+    pub adopt_fails: usize,
+    pub give_fails: usize,
 }
 
 #[derive(Default)]
 pub struct State {
     pub faults: Faults,
     pub alive: HashMap<SessionId, oneshot::Sender<String>>,
+    forsaken: Vec<oneshot::Sender<String>>,
     pub paused: HashSet<SessionId>,
     pub creates: usize,
     pub destroys: usize,
+    pub pauses: usize,
     pub last_spec: Option<SandboxSpec>,
+    /// Where all runners are; without one, nowhere.
+    pub runner: Option<PathBuf>,
+    /// Workspaces that were given to sandboxes that ran.
+    pub given: Vec<SessionId>,
 }
 
 pub struct FakeRuntime {
@@ -89,6 +105,9 @@ impl Runtime for FakeRuntime {
             let mut state = self.state();
             state.creates += 1;
             state.last_spec = Some(spec.clone());
+            if state.faults.is_full {
+                return Err(RuntimeError::Full("all blocks are taken".into()));
+            }
             if hit(&mut state.faults.create_fails) {
                 return Err(RuntimeError::failed("mount the root", std::io::Error::other("no space left")));
             }
@@ -104,11 +123,37 @@ impl Runtime for FakeRuntime {
         } else {
             state.alive.insert(spec.id.clone(), sender);
         }
-        Ok(Sandbox { address: RunnerAddress::Unix(PathBuf::from(format!("/nowhere/{}", spec.id))), ended })
+        let path = state.runner.clone().unwrap_or_else(|| PathBuf::from(format!("/nowhere/{}", spec.id)));
+        Ok(Sandbox { address: RunnerAddress::Unix(path), ended })
     }
 
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
-        Err(RuntimeError::Gone(id.clone()))
+        let mut state = self.state();
+        if hit(&mut state.faults.adopt_fails) {
+            return Err(RuntimeError::failed("ask the engine", std::io::Error::other("no answer")));
+        }
+        if !state.alive.contains_key(id) {
+            return Err(RuntimeError::Gone(id.clone()));
+        }
+        let (sender, ended) = oneshot::channel();
+        // Who watched it before sees nothing any more.
+        let before = state.alive.insert(id.clone(), sender);
+        state.forsaken.extend(before);
+        let path = state.runner.clone().unwrap_or_else(|| PathBuf::from(format!("/nowhere/{id}")));
+        Ok(Sandbox { address: RunnerAddress::Unix(path), ended })
+    }
+
+    fn can_give_workspace(&self) -> bool {
+        true
+    }
+
+    async fn give_workspace(&self, id: &SessionId, _: &WorkspaceMount) -> Result<(), RuntimeError> {
+        let mut state = self.state();
+        if hit(&mut state.faults.give_fails) {
+            return Err(RuntimeError::failed("mount", std::io::Error::other("busy")));
+        }
+        state.given.push(id.clone());
+        Ok(())
     }
 
     async fn stats(&self, id: &SessionId) -> Result<StatsView, RuntimeError> {
@@ -119,7 +164,21 @@ impl Runtime for FakeRuntime {
     }
 
     async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError> {
-        self.state().paused.insert(id.clone());
+        let hangs = {
+            let mut state = self.state();
+            state.pauses += 1;
+            if state.faults.pause_unsupported {
+                return Err(RuntimeError::Unsupported("no freezer".into()));
+            }
+            if hit(&mut state.faults.pause_fails) {
+                return Err(RuntimeError::failed("freeze", std::io::Error::other("busy")));
+            }
+            state.paused.insert(id.clone());
+            hit(&mut state.faults.pause_hangs)
+        };
+        if hangs {
+            std::future::pending::<()>().await;
+        }
         Ok(())
     }
 
@@ -144,11 +203,17 @@ impl Runtime for FakeRuntime {
         if hangs {
             std::future::pending::<()>().await;
         }
-        self.state().alive.remove(id);
+        let mut state = self.state();
+        state.alive.remove(id);
+        state.paused.remove(id);
         Ok(())
     }
 
     async fn list(&self) -> Result<Vec<SessionId>, RuntimeError> {
-        Ok(self.state().alive.keys().cloned().collect())
+        let state = self.state();
+        if state.faults.list_fails {
+            return Err(RuntimeError::failed("list", std::io::Error::other("gone")));
+        }
+        Ok(state.alive.keys().cloned().collect())
     }
 }

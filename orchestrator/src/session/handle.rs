@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use shared_protocol::SessionId;
 use shared_protocol::api::SessionView;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::shared::{Begin, Shared};
 use super::{Activity, End, Phase, SessionError};
+use crate::runner_client::RunnerClient;
 
 /// How long a request waits for a session that is still being made or woken.
 pub const BEGIN_WAIT: Duration = Duration::from_secs(60);
@@ -34,6 +36,11 @@ impl SessionHandle {
 
     pub(crate) fn facts(&self) -> &super::shared::Facts {
         &self.0.facts
+    }
+
+    /// Of one that runs. To look is no use of it: its time goes on.
+    pub fn runner(&self) -> Option<RunnerClient> {
+        self.0.runner()
     }
 
     /// Begins something in the sandbox. Two locks and no wait where the session runs; a paused one is woken, and one that is
@@ -78,9 +85,33 @@ impl SessionHandle {
         refusal.map_or_else(|| Ok(self.view()), Err)
     }
 
-    /// Asks for the freezer; refused by what runs. The next request wakes it.
-    pub fn ask_pause(&self) {
-        self.0.pause_asked.notify_one();
+    /// Freezes it, with its detached commands and background jobs; the next request that needs the sandbox wakes it. Refused
+    /// while requests are in flight. The driver answers in bounded time, unless the session ends.
+    pub async fn pause(&self) -> Result<SessionView, SessionError> {
+        self.created().await?;
+        let mut phases = self.0.watch();
+        let (asked, outcome) = oneshot::channel();
+        let answer = async {
+            match self.0.pause_asked.send(asked).await {
+                Ok(()) => outcome.await.ok(),
+                Err(_) => None,
+            }
+        };
+        let over = phases.wait_for(|phase| phase.refusal(self.id()).is_some());
+        tokio::select! {
+            biased;
+            Some(outcome) = answer => outcome.map(|()| self.view()),
+            over = over => {
+                let refusal = over.ok().and_then(|phase| phase.refusal(self.id()));
+                Err(refusal.unwrap_or_else(|| SessionError::NotFound(self.id().clone())))
+            }
+        }
+    }
+
+    /// Wakes it, if it sleeps; counts as use.
+    pub async fn resume(&self) -> Result<SessionView, SessionError> {
+        drop(self.begin().await?);
+        Ok(self.view())
     }
 
     pub fn ask_destroy(&self) {

@@ -12,6 +12,12 @@
 //!                               Ended(why) ─▶ a tombstone for a while, then unknown
 //! ```
 //!
+//! Each of these steps is in the store before it is taken, so that a daemon that comes back (`recovery`) finds every session in
+//! one of them: `Running` and `Paused` are adopted, `Creating` is undone, `Ending` is finished.
+//!
+//! A member of a pool (`member`) is `Filling`, then `Pooled`, until its sandbox goes to a session, whose `Creating` is then the
+//! claim.
+//!
 //! One task, the `Driver`, owns a session's phase and is the only one that changes it while the sandbox exists. Handles count
 //! activity beside it, behind a short lock that is never held over an await: an exec does not pass through the driver's hands.
 //! The `Registry` knows all sessions, decides admission (a pure value), and keeps the tombstones.
@@ -29,19 +35,30 @@ mod expiry;
 pub(crate) mod fake;
 mod filter;
 mod handle;
+mod ledger;
+mod member;
+mod pause;
 mod plan;
+mod pooling;
+mod reconcile;
+mod recovery;
+#[cfg(test)]
+mod recovery_test;
 mod registry;
 mod shared;
 mod state;
 mod table;
+mod upkeep;
 
-pub use activity::Activity;
+pub use activity::{Activity, DetachedActivity};
 pub use admission::{Admission, Ask, Limits, Refusal};
 pub use clock::{Clock, show_wall};
 pub(crate) use driver::Driver;
 pub use error::SessionError;
 pub use filter::SessionFilter;
 pub use handle::SessionHandle;
+pub(crate) use member::{GiveTo, NewMember};
 pub(crate) use plan::Plan;
+pub use recovery::Recovered;
 pub use registry::{Registry, RegistryParts};
 pub use state::{End, Phase};

@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use shared_protocol::api::{CreateSessionRequest, NetworkMode, ResourcesRequest, ResourcesView};
-use shared_protocol::{RuntimeName, WorkspaceId};
+use shared_protocol::runner::{MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES};
+use shared_protocol::{RuntimeName, SessionId, WorkspaceId};
 
 use super::SessionError;
 use crate::config::SessionsConfig;
+use crate::runtime::SandboxSpec;
 
 pub const MAX_LABELS: usize = 64;
 pub const MAX_LABEL_KEY_BYTES: usize = 128;
 pub const MAX_LABEL_VALUE_BYTES: usize = 1024;
-/// Names and values together: half of what Linux gives one program for its arguments and its environment.
-pub const MAX_ENV_BYTES: usize = 1 << 20;
-/// Linux takes no single string that is longer, its name and NUL included.
-pub const MAX_ENV_VALUE_BYTES: usize = 120 << 10;
 pub const MAX_IMAGE_BYTES: usize = 256;
 /// Of the runner, which does not pass them on.
 const RESERVED_VARIABLES: &str = "COVE_RUNNER_";
@@ -37,6 +35,8 @@ pub struct Plan {
     pub network: NetworkMode,
     pub writable_root: bool,
     pub lifetime: Duration,
+    /// How long it may be idle before it is paused.
+    pub idle_pause: Option<Duration>,
 }
 
 impl Plan {
@@ -50,6 +50,11 @@ impl Plan {
         check_labels(&request.labels)?;
         let ttl = seconds("ttl_seconds", request.ttl_seconds, config)?.unwrap_or(config.default_ttl_seconds);
         let idle = seconds("idle_seconds", request.idle_seconds, config)?.unwrap_or(u64::MAX);
+        let idle_pause = request.idle_pause_seconds.unwrap_or(config.default_idle_pause_seconds);
+        if idle_pause > config.max_ttl_seconds {
+            let max = config.max_ttl_seconds;
+            return Err(invalid(format!("idle_pause_seconds must be 0 (never) to {max}, not {idle_pause}")));
+        }
         Ok(Self {
             image,
             runtime: request.runtime,
@@ -60,7 +65,23 @@ impl Plan {
             network: request.network.unwrap_or_default(),
             writable_root: request.writable_root.unwrap_or(false),
             lifetime: Duration::from_secs(ttl.min(idle)),
+            idle_pause: (idle_pause > 0).then(|| Duration::from_secs(idle_pause)),
         })
+    }
+}
+
+impl Plan {
+    /// Of its sandbox; the workspace is the registry's to mount.
+    pub fn spec(&self, id: SessionId) -> SandboxSpec {
+        SandboxSpec {
+            id,
+            image: self.image.clone(),
+            resources: self.resources,
+            network: self.network,
+            writable_root: self.writable_root,
+            workspace: None,
+            env: self.env.clone(),
+        }
     }
 }
 
@@ -174,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_for_lack_of_use_is_the_daemons_default_unless_one_is_asked_for() {
+        let config = SessionsConfig { default_idle_pause_seconds: 7, ..SessionsConfig::default() };
+        let asked = |json: &str| Plan::resolve(serde_json::from_str(json).unwrap(), &config).unwrap().idle_pause;
+        assert_eq!(asked("{}"), Some(Duration::from_secs(7)));
+        assert_eq!(asked(r#"{"idle_pause_seconds":3}"#), Some(Duration::from_secs(3)));
+        assert_eq!(asked(r#"{"idle_pause_seconds":0}"#), None);
+        assert_eq!(resolve("{}").unwrap().idle_pause, None);
+    }
+
+    #[test]
     fn a_small_memory_has_a_small_disk_unless_one_is_asked_for() {
         assert_eq!(resolve(r#"{"resources":{"memory_mb":64}}"#).unwrap().resources.disk_mb, 32);
         assert_eq!(resolve(r#"{"resources":{"memory_mb":64,"disk_mb":50}}"#).unwrap().resources.disk_mb, 50);
@@ -185,6 +216,7 @@ mod tests {
             (r#"{"ttl_seconds":0}"#, "ttl_seconds"),
             (r#"{"ttl_seconds":18446744073709551615}"#, "ttl_seconds"),
             (r#"{"idle_seconds":0}"#, "idle_seconds"),
+            (r#"{"idle_pause_seconds":18446744073709551615}"#, "idle_pause_seconds"),
             (r#"{"resources":{"cpus":-1}}"#, "cpus"),
             (r#"{"resources":{"cpus":1e300}}"#, "cpus"),
             (r#"{"resources":{"memory_mb":0}}"#, "memory_mb"),

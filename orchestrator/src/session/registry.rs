@@ -4,7 +4,6 @@
 //! still there; what nobody could know of (no idempotency key, client gone) is destroyed again.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,16 +11,22 @@ use futures_util::StreamExt as _;
 use serde_json::json;
 use shared_protocol::api::{AcquireSource, CreateSessionRequest, ImageView, SessionStatus, SessionView, StatsView};
 use shared_protocol::{RuntimeName, SessionId, WorkspaceId};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::admission::{Ask, Limits, millicpus};
-use super::shared::Facts;
+use super::driver::{Beginning, DriverParts};
+use super::ledger::Ledger;
+use super::member::NewMember;
+use super::shared::{Facts, Shared};
 use super::table::{Entry, KeyLookup, Table};
-use super::{Clock, Driver, Phase, Plan, SessionError, SessionFilter, SessionHandle};
+use super::{Clock, Driver, End, Phase, Plan, SessionError, SessionFilter, SessionHandle};
 use crate::config::SessionsConfig;
+use crate::hash::stable_hash;
 use crate::metrics::Metrics;
+use crate::pool::Shelf;
 use crate::runtime::{Runtime, SandboxSpec, WorkspaceMount};
+use crate::store::{Store, StoredKey, Write};
 use crate::workspace::{User, WorkspaceClaim, WorkspaceDirs};
 
 /// Sandboxes being made at the same moment; more only take the cpu from each other.
@@ -38,21 +43,29 @@ pub struct RegistryParts {
     pub config: SessionsConfig,
     pub workspaces: WorkspaceDirs,
     pub metrics: Metrics,
+    pub store: Store,
+    pub clock: Clock,
 }
 
 #[derive(Clone)]
-pub struct Registry(Arc<Inner>);
+pub struct Registry(pub(super) Arc<Inner>);
 
-struct Inner {
-    runtimes: BTreeMap<RuntimeName, Arc<dyn Runtime>>,
+pub(super) struct Inner {
+    pub runtimes: BTreeMap<RuntimeName, Arc<dyn Runtime>>,
     default_runtime: RuntimeName,
-    config: SessionsConfig,
-    workspaces: WorkspaceDirs,
-    metrics: Metrics,
-    clock: Clock,
-    turns: Arc<Semaphore>,
-    hasher: RandomState,
+    pub config: SessionsConfig,
+    pub workspaces: WorkspaceDirs,
+    pub metrics: Metrics,
+    pub clock: Clock,
+    pub store: Store,
+    /// Told when sessions were used.
+    pub used: Arc<Notify>,
+    pub turns: Arc<Semaphore>,
     table: Mutex<Table>,
+    /// Locked behind the table, where both are.
+    pub shelf: Mutex<Shelf>,
+    /// Members of an earlier daemon, until there are pools.
+    pub adopted: Mutex<Vec<NewMember>>,
 }
 
 impl Registry {
@@ -70,14 +83,17 @@ impl Registry {
             config: parts.config,
             workspaces: parts.workspaces,
             metrics: parts.metrics,
-            clock: Clock::start(),
+            clock: parts.clock,
+            store: parts.store,
+            used: Arc::default(),
             turns: Arc::new(Semaphore::new(MAX_CONCURRENT_CREATES)),
-            hasher: RandomState::new(),
             table: Mutex::new(Table::new(limits)),
+            shelf: Mutex::default(),
+            adopted: Mutex::default(),
         })))
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +105,8 @@ impl Registry {
         let start = Instant::now();
         let result = self.create_or_repeat(request, idempotency_key).await;
         let seconds = start.elapsed().as_secs_f64();
-        self.0.metrics.created(result.is_ok(), AcquireSource::Cold, seconds);
+        let source = result.as_ref().map_or(AcquireSource::Cold, |view| view.acquire_source);
+        self.0.metrics.created(result.is_ok(), source, seconds);
         result
     }
 
@@ -106,12 +123,12 @@ impl Registry {
                 format!("an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} characters of plain ASCII, no spaces");
             return Err(SessionError::InvalidRequest(message));
         }
-        let fingerprint = match key {
-            Some(_) => self.fingerprint(&request)?,
-            None => 0,
+        let stored_key = match key {
+            Some(key) => Some(StoredKey { key: key.to_owned(), fingerprint: fingerprint(&request)? }),
+            None => None,
         };
         let plan = Plan::resolve(request, &self.0.config)?;
-        let (handle, is_new) = self.admit(plan, key, fingerprint)?;
+        let (handle, is_new) = self.admit(plan, stored_key)?;
         if !is_new {
             // The first request's answer, once there is one; of a session that is over since, what it has become.
             return match handle.phase() {
@@ -126,18 +143,13 @@ impl Registry {
         view
     }
 
-    fn fingerprint(&self, request: &CreateSessionRequest) -> Result<u64, SessionError> {
-        let bytes = serde_json::to_vec(request).map_err(|e| SessionError::Internal(e.to_string()))?;
-        Ok(self.0.hasher.hash_one(bytes))
-    }
-
     /// Decides, and starts the driver of a session that is let in. The second value tells a new one from a repeat.
-    fn admit(&self, plan: Plan, key: Option<&str>, fingerprint: u64) -> Result<(SessionHandle, bool), SessionError> {
+    fn admit(&self, plan: Plan, key: Option<StoredKey>) -> Result<(SessionHandle, bool), SessionError> {
         let runtime = self.runtime(plan.runtime.as_ref())?;
         let ask = Ask::of(&plan.resources);
         let mut table = self.table();
-        if let Some(key) = key {
-            match table.look_up_key(key, fingerprint) {
+        if let Some(StoredKey { key, fingerprint }) = &key {
+            match table.look_up_key(key, *fingerprint) {
                 KeyLookup::New => {}
                 KeyLookup::Same(handle) => return Ok((handle, false)),
                 KeyLookup::OtherRequest => {
@@ -150,20 +162,14 @@ impl Registry {
             let message = "the daemon is stopping".to_owned();
             return Err(SessionError::Limit { message, details: json!({ "what": "stopping" }) });
         }
+        if let Some(handle) = self.claim_member(&mut table, &runtime, &plan, key.as_ref())? {
+            return Ok((handle, true));
+        }
         let id = fresh_id(|id| table.knows(id))?;
-        let mut spec = SandboxSpec {
-            id: id.clone(),
-            image: plan.image.clone(),
-            resources: plan.resources,
-            network: plan.network,
-            writable_root: plan.writable_root,
-            workspace: plan.workspace.as_ref().map(|id| self.0.workspaces.mount(id)),
-            env: plan.env.clone(),
-        };
+        let mut spec = plan.spec(id.clone());
+        spec.workspace = plan.workspace.as_ref().map(|id| self.0.workspaces.mount(id));
         runtime.check(&spec)?;
-        table
-            .admit(&ask)
-            .map_err(|refusal| SessionError::Limit { message: refusal.message(), details: refusal.details() })?;
+        self.make_room(&mut table, &ask)?;
         let claim = match &plan.workspace {
             None => None,
             Some(workspace) => match self.0.workspaces.claim(workspace, User::Session(id.clone())) {
@@ -175,16 +181,42 @@ impl Registry {
             },
         };
         spec.workspace = claim.as_ref().map(WorkspaceClaim::mount);
-        let facts = self.facts(&spec, &plan, runtime.name());
-        let (handle, driver) = Driver::new(facts, runtime, spec, claim, self.0.turns.clone());
-        table.insert(Entry { handle: handle.clone(), ask, key: key.map(str::to_owned) }, fingerprint);
+        let facts = self.facts(&spec, &plan, runtime.name(), AcquireSource::Cold);
+        let row = facts.to_row(key.clone());
+        let (handle, driver) = self.driver(facts, runtime, claim, self.0.turns.clone());
+        let fingerprint = key.as_ref().map_or(0, |key| key.fingerprint);
+        table.insert(Entry { handle: handle.clone(), ask, key: key.map(|key| key.key) }, fingerprint);
         drop(table);
-        let registry = self.clone();
-        tokio::spawn(driver.run(move |last| registry.table().bury(&id, matches!(last, Phase::Ended(_)))));
+        self.spawn(driver, Beginning::Create { spec: Box::new(spec), row: Box::new(row) });
         Ok((handle, true))
     }
 
-    fn facts(&self, spec: &SandboxSpec, plan: &Plan, runtime: RuntimeName) -> Facts {
+    pub(super) fn driver(
+        &self,
+        facts: Facts,
+        runtime: Arc<dyn Runtime>,
+        claim: Option<WorkspaceClaim>,
+        turns: Arc<Semaphore>,
+    ) -> (SessionHandle, Driver) {
+        let ledger = Ledger::new(Some(self.0.store.clone()), facts.id.clone(), facts.clock);
+        let shared = Arc::new(Shared::new(facts, self.0.used.clone()));
+        Driver::new(DriverParts { shared, runtime, ledger, claim, turns })
+    }
+
+    /// Lets the driver of a session in the table do its work, and buries it at the end.
+    pub(super) fn spawn(&self, driver: Driver, beginning: Beginning) {
+        let registry = self.clone();
+        let id = driver.id().clone();
+        tokio::spawn(driver.run(beginning, move |last| registry.bury(&id, last)));
+    }
+
+    /// Of one whose sandbox is gone.
+    pub(super) fn bury(&self, id: &SessionId, last: &Phase) {
+        self.table().bury(id, matches!(last, Phase::Ended(_)));
+        self.shelf().gone(id);
+    }
+
+    pub(super) fn facts(&self, spec: &SandboxSpec, plan: &Plan, runtime: RuntimeName, source: AcquireSource) -> Facts {
         Facts {
             id: spec.id.clone(),
             image: spec.image.clone(),
@@ -195,12 +227,14 @@ impl Registry {
             network: spec.network,
             writable_root: spec.writable_root,
             lifetime: plan.lifetime,
+            idle_pause: plan.idle_pause,
+            source,
             created: Instant::now(),
             clock: self.0.clock,
         }
     }
 
-    fn runtime(&self, name: Option<&RuntimeName>) -> Result<Arc<dyn Runtime>, SessionError> {
+    pub(super) fn runtime(&self, name: Option<&RuntimeName>) -> Result<Arc<dyn Runtime>, SessionError> {
         let name = name.unwrap_or(&self.0.default_runtime);
         self.0.runtimes.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = self.0.runtimes.keys().map(RuntimeName::as_str).collect();
@@ -219,24 +253,27 @@ impl Registry {
         let id = fresh_id(|id| self.table().knows(id))?;
         let claim = mount(&id)?;
         let workspace: Option<WorkspaceMount> = Some(claim.mount());
-        let spec = SandboxSpec {
-            id,
-            image: plan.image.clone(),
-            resources: plan.resources,
-            network: plan.network,
-            writable_root: plan.writable_root,
-            workspace,
-            env: plan.env.clone(),
-        };
+        let spec = SandboxSpec { workspace, ..plan.spec(id) };
         runtime.check(&spec)?;
-        let facts = self.facts(&spec, &plan, runtime.name());
-        let (handle, driver) = Driver::new(facts, runtime, spec, Some(claim), self.0.turns.clone());
-        tokio::spawn(driver.run(move |_| gone()));
+        let facts = self.facts(&spec, &plan, runtime.name(), AcquireSource::Cold);
+        let row = facts.to_row(None);
+        // Not written down: whatever is left of it after a crash is nobody's, and goes.
+        let ledger = Ledger::new(None, spec.id.clone(), facts.clock);
+        let shared = Arc::new(Shared::new(facts, self.0.used.clone()));
+        let parts = DriverParts { shared, runtime, ledger, claim: Some(claim), turns: self.0.turns.clone() };
+        let (handle, driver) = Driver::new(parts);
+        let beginning = Beginning::Create { spec: Box::new(spec), row: Box::new(row) };
+        tokio::spawn(driver.run(beginning, move |_| gone()));
         Ok(handle)
     }
 
     pub fn get(&self, id: &SessionId) -> Result<SessionHandle, SessionError> {
         self.table().get(id).ok_or_else(|| SessionError::NotFound(id.clone()))
+    }
+
+    /// Those that are not over.
+    pub fn live(&self) -> Vec<SessionHandle> {
+        self.table().live().cloned().collect()
     }
 
     pub fn list(&self, filter: &SessionFilter) -> Vec<SessionView> {
@@ -288,8 +325,11 @@ impl Registry {
         images
     }
 
-    /// Whether every runtime answers, with the name of one that does not.
+    /// Whether every runtime answers and the store can be written, with what is wrong otherwise.
     pub async fn ready(&self, within: Duration) -> Result<(), String> {
+        if let Some(failure) = self.0.store.failure() {
+            return Err(failure);
+        }
         for (name, runtime) in &self.0.runtimes {
             match timeout(within, runtime.list()).await {
                 Ok(Ok(_)) => {}
@@ -303,13 +343,20 @@ impl Registry {
     /// Destroys one that is known; of one that is over, that is nothing.
     pub async fn destroy(&self, id: &SessionId) -> Result<(), SessionError> {
         let buried = self.table().buried(id);
-        match buried {
-            Some(tombstone) => {
-                tombstone.mark_destroyed();
-                Ok(())
+        let Some(tombstone) = buried else { return self.get(id)?.destroy().await };
+        if tombstone.phase() != Phase::Ended(End::Destroyed) {
+            tombstone.mark_destroyed();
+            let (id, end) = (id.clone(), End::Destroyed.to_stored());
+            // Where its runtime is not here, neither is what is left of it: the start that has both ends it.
+            let write = match self.0.runtimes.contains_key(&tombstone.facts().runtime) {
+                true => Write::Ended { id, end, at: self.0.clock.wall(Instant::now()) },
+                false => Write::Destroying { id, end },
+            };
+            if let Err(cause) = self.0.store.write(write).await {
+                tracing::warn!(session_id = %tombstone.id(), step = "destroy", %cause, "session is not written down");
             }
-            None => self.get(id)?.destroy().await,
         }
+        Ok(())
     }
 
     /// Lets nobody in any more and destroys all, each within its own bound.
@@ -349,8 +396,14 @@ impl Drop for UnlessKept {
     }
 }
 
+/// Of a request, the same in every build: it is kept with its key.
+fn fingerprint(request: &CreateSessionRequest) -> Result<u64, SessionError> {
+    let bytes = serde_json::to_vec(request).map_err(|e| SessionError::Internal(e.to_string()))?;
+    Ok(stable_hash(&bytes))
+}
+
 /// Like `7183cb80-d6c`.
-fn fresh_id(taken: impl Fn(&SessionId) -> bool) -> Result<SessionId, SessionError> {
+pub(super) fn fresh_id(taken: impl Fn(&SessionId) -> bool) -> Result<SessionId, SessionError> {
     const ATTEMPTS: usize = 16;
     for _ in 0..ATTEMPTS {
         let random = getrandom::u64().map_err(|e| SessionError::Internal(format!("no randomness: {e}")))?;

@@ -21,7 +21,14 @@ fn world_with(runtime: Arc<FakeRuntime>, change: impl FnOnce(&mut SessionsConfig
     let mut config = SessionsConfig::default();
     change(&mut config);
     let workspaces = WorkspaceDirs::open(folder.path().join("workspaces")).unwrap();
-    let parts = RegistryParts { runtimes: vec![runtime.clone()], config, workspaces, metrics: Metrics::new() };
+    let parts = RegistryParts {
+        runtimes: vec![runtime.clone()],
+        config,
+        workspaces,
+        metrics: Metrics::new(),
+        store: Store::in_memory(),
+        clock: Clock::start(),
+    };
     World { registry: Registry::new(parts).unwrap(), runtime, _folder: folder }
 }
 
@@ -271,35 +278,6 @@ async fn one_session_too_many_is_refused_and_fits_once_another_is_gone() {
     assert_eq!(details, serde_json::json!({"what": "sessions", "limit": 2, "in_use": 2, "asked": 1}));
     w.registry.destroy(first.id()).await.unwrap();
     w.create().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_paused_session_wakes_for_the_next_request() {
-    let w = world();
-    let session = w.create().await;
-    let activity = session.begin().await.unwrap();
-    session.ask_pause();
-    settle().await;
-    assert_eq!(session.view().status, SessionStatus::Running, "not under a request");
-    drop(activity);
-    session.ask_pause();
-    settle().await;
-    assert_eq!(session.view().status, SessionStatus::Paused);
-    let activity = session.begin().await.unwrap();
-    assert_eq!(session.view().status, SessionStatus::Running);
-    assert!(w.runtime.state().paused.is_empty());
-    drop(activity);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_session_that_cannot_be_woken_is_reported_and_can_be_destroyed() {
-    let w = world();
-    let session = w.create().await;
-    session.ask_pause();
-    settle().await;
-    w.runtime.state().faults.resume_fails = 1;
-    assert!(matches!(session.begin().await, Err(SessionError::Lost { .. })));
-    w.registry.destroy(session.id()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

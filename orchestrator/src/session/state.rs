@@ -4,6 +4,7 @@ use shared_protocol::SessionId;
 use shared_protocol::api::SessionStatus;
 
 use super::SessionError;
+use crate::store::StoredEnd;
 
 /// Why a session is over.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,9 +15,32 @@ pub enum End {
     Crashed(String),
 }
 
+impl End {
+    pub fn to_stored(&self) -> StoredEnd {
+        let (status, reason) = match self {
+            Self::Destroyed => (SessionStatus::Destroyed, None),
+            Self::Expired => (SessionStatus::Expired, None),
+            Self::Crashed(reason) => (SessionStatus::Crashed, Some(reason.clone())),
+        };
+        StoredEnd { status, reason }
+    }
+
+    pub fn of_stored(stored: &StoredEnd) -> Self {
+        match stored.status {
+            SessionStatus::Expired => Self::Expired,
+            SessionStatus::Crashed => Self::Crashed(stored.reason.clone().unwrap_or_default()),
+            _ => Self::Destroyed,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Phase {
     Creating,
+    /// A member of a pool, being started; nobody's.
+    Filling,
+    /// A member of a pool that waits; nobody's.
+    Pooled,
     /// It never came to be, and nothing of it is left.
     Failed(SessionError),
     Running,
@@ -30,6 +54,7 @@ impl Phase {
     pub fn status(&self) -> SessionStatus {
         match self {
             Self::Creating => SessionStatus::Creating,
+            Self::Filling | Self::Pooled => SessionStatus::PoolIdle,
             Self::Running => SessionStatus::Running,
             Self::Paused => SessionStatus::Paused,
             Self::Ending(End::Destroyed) => SessionStatus::Destroying,
@@ -50,6 +75,10 @@ impl Phase {
     pub fn refusal(&self, id: &SessionId) -> Option<SessionError> {
         match self {
             Self::Creating | Self::Running | Self::Paused => None,
+            Self::Filling | Self::Pooled => {
+                let message = format!("{id} waits in a pool and is nobody's session; a create may get it");
+                Some(SessionError::Conflict(message))
+            }
             Self::Failed(error) => Some(error.clone()),
             Self::Ending(end) | Self::Ended(end) => Some(match end {
                 End::Destroyed => SessionError::NotFound(id.clone()),

@@ -3,7 +3,7 @@
 //! A plain value under the registry's lock; nothing here waits. A key is kept as long as its session is known, so that the
 //! keys are bounded by the sessions and the tombstones.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use shared_protocol::SessionId;
@@ -24,6 +24,8 @@ pub struct Table {
     order: VecDeque<(Instant, SessionId)>,
     keys: HashMap<String, Keyed>,
     admission: Admission,
+    /// Members of pools that are on their way out, and whose places others have by now.
+    given_up: HashSet<SessionId>,
     /// The daemon stops: no more.
     pub closed: bool,
 }
@@ -57,6 +59,7 @@ impl Table {
             order: VecDeque::new(),
             keys: HashMap::new(),
             admission: Admission::new(limits),
+            given_up: HashSet::new(),
             closed: false,
         }
     }
@@ -78,6 +81,24 @@ impl Table {
         self.admission.admit(ask)
     }
 
+    /// What is in use, to try something out on.
+    pub fn admission(&self) -> Admission {
+        self.admission.clone()
+    }
+
+    /// Frees the place of a member before its sandbox is gone.
+    pub fn give_up(&mut self, id: &SessionId) {
+        if let Some(entry) = self.live.get(id)
+            && self.given_up.insert(id.clone())
+        {
+            self.admission.release(&entry.ask);
+        }
+    }
+
+    pub fn is_given_up(&self, id: &SessionId) -> bool {
+        self.given_up.contains(id)
+    }
+
     pub fn release(&mut self, ask: &Ask) {
         self.admission.release(ask);
     }
@@ -91,15 +112,34 @@ impl Table {
         self.live.insert(id, entry);
     }
 
+    /// Adds one of an earlier daemon, which has its place whatever the limits say now.
+    pub fn restore(&mut self, entry: Entry, fingerprint: u64) {
+        self.admission.restore(&entry.ask);
+        self.insert(entry, fingerprint);
+    }
+
+    /// Adds a tombstone of an earlier daemon. In the order in which they ended.
+    pub fn restore_buried(&mut self, entry: Entry, fingerprint: u64, since: Instant) {
+        let id = entry.handle.id().clone();
+        if let Some(key) = &entry.key {
+            self.keys.insert(key.clone(), Keyed { fingerprint, id: id.clone() });
+        }
+        self.order.push_back((since, id.clone()));
+        self.buried.insert(id, entry);
+        self.prune();
+    }
+
     /// Takes one out whose sandbox is gone. One that never ran is forgotten at once.
     pub fn bury(&mut self, id: &SessionId, keep: bool) {
         let Some(entry) = self.live.remove(id) else { return };
-        self.admission.release(&entry.ask);
+        if !self.given_up.remove(id) {
+            self.admission.release(&entry.ask);
+        }
         if keep {
             self.order.push_back((Instant::now(), id.clone()));
             self.buried.insert(id.clone(), entry);
-        } else if let Some(key) = &entry.key {
-            self.keys.remove(key);
+        } else if let Some(key) = entry.key {
+            self.free_key(&key, id);
         }
         self.prune();
     }
@@ -113,8 +153,15 @@ impl Table {
             }
             let Some((_, id)) = self.order.pop_front() else { return };
             if let Some(key) = self.buried.remove(&id).and_then(|entry| entry.key) {
-                self.keys.remove(&key);
+                self.free_key(&key, &id);
             }
+        }
+    }
+
+    /// Unless it is another session's by now.
+    fn free_key(&mut self, key: &str, id: &SessionId) {
+        if self.keys.get(key).is_some_and(|keyed| keyed.id == *id) {
+            self.keys.remove(key);
         }
     }
 

@@ -8,6 +8,8 @@ pub mod loopback;
 pub mod mount;
 pub mod pidfd;
 pub mod process;
+pub mod quota;
+pub mod sched;
 
 use std::io;
 

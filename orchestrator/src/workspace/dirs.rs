@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shared_protocol::{SessionId, WorkspaceId};
 
+use super::quota::{Project, Quota};
+use super::usage;
 use crate::runtime::WorkspaceMount;
 use crate::session::SessionError;
 
@@ -47,6 +49,7 @@ pub struct WorkspaceDirs(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     root: PathBuf,
+    quota: Quota,
     uses: Mutex<HashMap<WorkspaceId, Use>>,
 }
 
@@ -104,7 +107,16 @@ impl WorkspaceDirs {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
             std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))?;
         }
-        Ok(Self(Arc::new(Inner { root, uses: Mutex::default() })))
+        Ok(Self(Arc::new(Inner { root, quota: Quota::Unlimited, uses: Mutex::default() })))
+    }
+
+    /// The same, each workspace held to so many MiB where the host can; 0 is no limit.
+    pub fn with_limit(self, max_mb: u64) -> Self {
+        let quota = Quota::open(&self.0.root, max_mb);
+        if let Quota::Unenforceable { why } = &quota {
+            tracing::warn!(%why, "workspaces.max_mb is not enforced");
+        }
+        Self(Arc::new(Inner { root: self.0.root.clone(), quota, uses: Mutex::default() }))
     }
 
     fn uses(&self) -> MutexGuard<'_, HashMap<WorkspaceId, Use>> {
@@ -134,13 +146,22 @@ impl WorkspaceDirs {
         if uses.get(id).is_some_and(|found| found.deleting) {
             return Err(SessionError::Conflict(format!("workspace {id} is being deleted")));
         }
-        match make(&self.path(id)) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(SessionError::Internal(format!("workspace {id} could not be made: {error}")));
-            }
-            _ => uses.entry(id.clone()).or_default().users.push(user.clone()),
-        }
+        let path = self.path(id);
+        let made = match make(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        };
+        made.and_then(|()| self.0.quota.apply(&path))
+            .map_err(|error| SessionError::Internal(format!("workspace {id} could not be made: {error}")))?;
+        uses.entry(id.clone()).or_default().users.push(user.clone());
         Ok(WorkspaceClaim { dirs: self.clone(), id: id.clone(), user })
+    }
+
+    /// Holds it for a session of an earlier daemon. One that was taken away under it is not made again: the session does not have
+    /// what is there then.
+    pub fn claim_again(&self, id: &WorkspaceId, user: User) -> WorkspaceClaim {
+        self.uses().entry(id.clone()).or_default().users.push(user.clone());
+        WorkspaceClaim { dirs: self.clone(), id: id.clone(), user }
     }
 
     /// The right to delete, if nobody uses it; else who does.
@@ -154,12 +175,23 @@ impl WorkspaceDirs {
         Ok(Deletion { dirs: self.clone(), id: id.clone() })
     }
 
-    /// Out of sight in one step, whatever is inside; what is left to do can fail without anybody seeing half of it.
-    pub fn discard(&self, deletion: &Deletion) -> std::io::Result<PathBuf> {
+    /// Out of sight in one step, whatever is inside; what is left to do can fail without anybody seeing half of it. The account
+    /// of its quota, if it has one, is to be closed afterwards.
+    pub fn discard(&self, deletion: &Deletion) -> std::io::Result<Option<Project>> {
+        let project = self.0.quota.account_of(&self.path(&deletion.id));
         let name = format!("{}-{:016x}", deletion.id, getrandom::u64().map_err(std::io::Error::other)?);
         let to = self.trash().join(name);
         std::fs::rename(self.path(&deletion.id), &to)?;
-        Ok(to)
+        Ok(project)
+    }
+
+    /// What a workspace holds, by its account or by a walk; `None` where that would take too long.
+    pub fn used_bytes(&self, id: &WorkspaceId, budget: &mut usage::Budget) -> Option<u64> {
+        let path = self.path(id);
+        match self.0.quota.account_of(&path).and_then(|project| project.used_bytes().ok()) {
+            Some(bytes) => Some(bytes),
+            None => usage::used_bytes(&path, budget),
+        }
     }
 
     /// Every workspace there is with the time it was made, by id.

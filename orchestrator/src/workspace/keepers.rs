@@ -73,6 +73,7 @@ impl Keepers {
             network: NetworkMode::None,
             writable_root: false,
             lifetime: KEEPER_IDLE,
+            idle_pause: None,
         };
         let (map, workspace) = (self.by_workspace.clone(), id.clone());
         let keeper = self.registry.start_internal(

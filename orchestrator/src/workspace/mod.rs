@@ -6,7 +6,9 @@
 
 mod dirs;
 mod keepers;
+pub mod quota;
 mod remove;
+mod usage;
 
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ use crate::session::{Activity, Phase, Registry, SessionError};
 
 /// How often a delete by force goes round: each time it destroys who is there, and others may have come meanwhile.
 const FORCE_ATTEMPTS: usize = 5;
+
+/// Files that one listing looks at to tell sizes, in all workspaces together.
+const MAX_ENTRIES_COUNTED: usize = 50_000;
 
 #[derive(Clone)]
 pub struct Workspaces(Arc<Inner>);
@@ -47,14 +52,19 @@ impl Workspaces {
 
     pub async fn list(&self) -> Result<Vec<WorkspaceView>, SessionError> {
         let dirs = self.0.dirs.clone();
-        let found = tokio::task::spawn_blocking(move || dirs.list()).await.map_err(std::io::Error::other);
+        let look = move || {
+            let mut budget = usage::Budget(MAX_ENTRIES_COUNTED);
+            let found = dirs.list()?.into_iter();
+            Ok(found.map(|(id, made)| (dirs.used_bytes(&id, &mut budget), id, made)).collect::<Vec<_>>())
+        };
+        let found = tokio::task::spawn_blocking(look).await.map_err(std::io::Error::other);
         let found = found
             .and_then(|found| found)
             .map_err(|e| SessionError::Internal(format!("workspaces could not be listed: {e}")))?;
-        let views = found.into_iter().map(|(id, made)| {
+        let views = found.into_iter().map(|(size_bytes, id, made)| {
             let mut sessions: Vec<_> = self.0.registry.using(&id).iter().map(|handle| handle.id().clone()).collect();
             sessions.sort();
-            WorkspaceView { id, created_at: crate::session::show_wall(made), sessions }
+            WorkspaceView { id, created_at: crate::session::show_wall(made), sessions, size_bytes }
         });
         Ok(views.collect())
     }
@@ -107,16 +117,19 @@ impl Workspaces {
 
     async fn remove(&self, id: &WorkspaceId, deletion: dirs::Deletion) -> Result<(), SessionError> {
         let dirs = self.0.dirs.clone();
-        let discarded = tokio::task::spawn_blocking(move || dirs.discard(&deletion).map(drop)).await;
-        match discarded.map_err(std::io::Error::other).and_then(|discarded| discarded) {
-            Ok(()) => {}
+        let discarded = tokio::task::spawn_blocking(move || dirs.discard(&deletion)).await;
+        let project = match discarded.map_err(std::io::Error::other).and_then(|discarded| discarded) {
+            Ok(project) => project,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(SessionError::WorkspaceNotFound(id.clone()));
             }
             Err(error) => return Err(SessionError::Internal(format!("workspace {id} could not be deleted: {error}"))),
-        }
+        };
         // It is gone for everybody. What is left is work, and a failure is for the log and the next start.
         self.sweep().await;
+        if let Some(cause) = project.and_then(|project| project.close().err()) {
+            tracing::warn!(workspace_id = %id, %cause, "the quota of a deleted workspace stays");
+        }
         Ok(())
     }
 

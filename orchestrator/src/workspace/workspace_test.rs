@@ -27,6 +27,8 @@ fn world() -> World {
         config: SessionsConfig::default(),
         workspaces: dirs.clone(),
         metrics: Metrics::new(),
+        store: crate::store::Store::in_memory(),
+        clock: crate::session::Clock::start(),
     };
     let registry = Registry::new(parts).unwrap();
     World { workspaces: Workspaces::new(dirs, registry.clone()), registry, runtime, folder }

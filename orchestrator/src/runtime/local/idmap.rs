@@ -37,7 +37,7 @@ pub fn namespaces(plan: &LaunchPlan) -> Result<Vec<(Vec<IdRange>, OwnedFd)>, Lau
 }
 
 /// A child enters the namespace and waits; once a descriptor holds the namespace, it is not needed any more.
-fn make(map: &[IdRange]) -> Result<OwnedFd, LaunchError> {
+pub fn make(map: &[IdRange]) -> Result<OwnedFd, LaunchError> {
     let (entered, enter) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
     let pid = process::fork(|| {
         if nix::sched::unshare(CloneFlags::CLONE_NEWUSER).is_ok() {

@@ -14,7 +14,7 @@ pub struct IdRange {
 }
 
 /// Commands run as this user inside, on every runtime.
-pub const SANDBOX_USER: u32 = 1000;
+pub use crate::runtime::policy::SANDBOX_USER;
 
 /// Ids of one sandbox.
 pub const BLOCK: u32 = 65_536;

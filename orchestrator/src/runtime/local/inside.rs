@@ -19,6 +19,7 @@ use super::launcher::{AtStep as _, LaunchError};
 use super::plan::{LaunchPlan, Limits, UserNamespace};
 use super::root::NewRoot;
 use super::seccomp;
+use crate::runtime::policy::RUNNER_CAPABILITIES;
 use crate::sys::{capability, loopback, process};
 
 /// What the launcher opened for it, from outside.
@@ -51,20 +52,6 @@ impl Need {
         [Self::Cgroups, Self::Users].into_iter().find(|need| need.byte() == byte)
     }
 }
-
-/// What a runner needs of root's powers, inside its own user namespace: to become the sandbox's user, to signal and see his
-/// processes, and to keep its scratch files out of his hands.
-const RUNNER_CAPABILITIES: [u8; 9] = [
-    capability::CHOWN,
-    capability::DAC_OVERRIDE,
-    capability::FOWNER,
-    capability::FSETID,
-    capability::KILL,
-    capability::SETGID,
-    capability::SETUID,
-    capability::SETPCAP,
-    capability::SYS_PTRACE,
-];
 
 /// Descriptors that must outlive the placing of 0 to 3 are moved up here.
 const SAFE_FROM: i32 = 10;
@@ -134,8 +121,12 @@ fn prepare_all(
     become_user(plan)?;
     limit(plan.limits)?;
     if plan.protections.capabilities {
-        let kept: &[u8] = if plan.users.runner.uid == 0 { &RUNNER_CAPABILITIES } else { &[] };
-        capability::bound(kept).at("dropping capabilities")?;
+        let kept = if plan.users.runner.uid == 0 {
+            RUNNER_CAPABILITIES.map(|(_, number)| number).to_vec()
+        } else {
+            Vec::new()
+        };
+        capability::bound(&kept).at("dropping capabilities")?;
     }
     let runner = process::move_up(&things.runner, SAFE_FROM).at("keeping the runner")?;
     place_descriptors(things)?;

@@ -21,7 +21,7 @@ use nix::sys::signal::Signal;
 
 use super::inside::{self, Need};
 use super::plan::{LaunchPlan, LaunchReport, UserNamespace, UserPlan};
-use super::{idmap, ids};
+use super::{graft, idmap, ids};
 use crate::sys::{pidfd, process};
 
 /// The hidden first argument.
@@ -57,6 +57,9 @@ pub fn main() -> Option<ExitCode> {
     let word = arguments.next()?;
     if word == idmap::PROBE_WORD {
         return Some(idmap::probe(Path::new(&arguments.next()?)));
+    }
+    if word == graft::WORD {
+        return Some(graft::main(arguments.next()?.to_str()?));
     }
     if word != WORD {
         return None;

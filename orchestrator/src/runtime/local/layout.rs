@@ -9,6 +9,10 @@ use shared_protocol::api::ResourcesView;
 
 use super::ids::IdRange;
 use super::plan::{Limits, Owner, Step};
+use crate::runtime::policy::{
+    MASKED, OPEN_FILES, READ_ONLY, SCRATCH, SCRATCH_BYTES, SCRATCH_INODES, SMALL_BYTES, SMALL_INODES, WORKSPACE,
+    disk_inodes,
+};
 
 /// Directories of the host that are shown, where they exist. On most systems all but three are links into `/usr`.
 const HOST_TOPS: [&str; 10] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "nix"];
@@ -29,48 +33,8 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
-/// What the kernel shows there is of the host, not of the sandbox.
-const MASKED: [&str; 17] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/config.gz",
-    "/proc/kallsyms",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/key-users",
-    "/proc/kmsg",
-    "/proc/kpagecount",
-    "/proc/kpageflags",
-    "/proc/latency_stats",
-    "/proc/modules",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/sysrq-trigger",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-];
-
-const READ_ONLY: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
-
 /// The group `tty`, as every distribution has it.
 const TTY_GROUP: u32 = 5;
-
-/// Small directories of the root; data goes to the disk.
-const SMALL_BYTES: u64 = 1 << 20;
-const SMALL_INODES: u64 = 512;
-
-/// The runner's own: scripts, FIFOs and the saved state of shells. Apart from the disk, so that a full disk does not stop it.
-const SCRATCH_BYTES: u64 = 64 << 20;
-const SCRATCH_INODES: u64 = 16_384;
-pub const SCRATCH: &str = "/run/cove";
-
-const OPEN_FILES: u64 = 16_384;
-
-/// A file for every four kibibytes of disk, and enough to work with on a small one.
-const INODES_PER_MB: u64 = 256;
-const MIN_INODES: u64 = 16_384;
-
-pub const WORKSPACE: &str = "/workspace";
 
 /// One of `HOST_TOPS` as it is on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -275,7 +239,7 @@ fn show(source: &str, path: &str) -> Step {
 pub fn limits(resources: &ResourcesView, has_cgroups: bool) -> Limits {
     Limits {
         disk_bytes: resources.disk_mb << 20,
-        disk_inodes: (resources.disk_mb * INODES_PER_MB).max(MIN_INODES),
+        disk_inodes: disk_inodes(resources.disk_mb),
         open_files: OPEN_FILES,
         processes: (!has_cgroups).then_some(resources.pids),
     }

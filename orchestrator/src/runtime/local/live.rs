@@ -65,6 +65,10 @@ impl LiveTable {
         self.lock().sandboxes.get(id).map(|live| live.pid)
     }
 
+    pub fn pidfd(&self, id: &SessionId) -> Option<Arc<OwnedFd>> {
+        self.lock().sandboxes.get(id).map(|live| live.pidfd.clone())
+    }
+
     /// Begins to watch. The receiver gets `why()` if the sandbox ends while it is in the table.
     pub fn insert(
         &self,

@@ -7,7 +7,7 @@
 //! **Invariant:** a sandbox is in its own directory's record before any part of it exists, and the record goes last.
 
 mod cgroup;
-mod files;
+mod graft;
 mod host;
 mod idmap;
 mod ids;
@@ -36,11 +36,14 @@ pub use host::{Host, Users};
 pub use launcher::main as launcher_main;
 pub use plan::Protections;
 
+use self::graft::GraftPlan;
 use self::layout::{Layout, Owners, WorkspaceSource};
 use self::live::{Live, LiveTable};
 use self::plan::{LaunchPlan, Owner, RootPlan, UserNamespace, UserPlan};
 use self::record::{ProcessRecord, Record, SandboxDir};
-use super::{Runtime, RuntimeError, Sandbox, SandboxSpec};
+use super::policy::SCRATCH;
+use super::{Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount, files, instance_name};
+use crate::failpoint;
 use crate::image;
 use crate::sys::pidfd;
 
@@ -80,7 +83,7 @@ impl LocalRuntime {
         files::write_shared(&config.data_dir).map_err(|e| failed("writing the files that sandboxes share", e))?;
         let runner = files::write_runner(&config.data_dir).map_err(|e| failed("writing the runner", e))?;
         let host = Host::look(&config.data_dir).map_err(|e| failed("looking at the host", e))?;
-        let name = cgroup_name(&config.data_dir);
+        let name = instance_name(&config.data_dir);
         // For an operator, and for whoever looks after a daemon that was killed.
         std::fs::write(config.data_dir.join("cgroup"), &name).map_err(|e| failed("writing the cgroup's name", e))?;
         let cgroups = Cgroups::open(&name);
@@ -154,7 +157,7 @@ impl LocalRuntime {
             }
         };
         let user = ids::SANDBOX_USER.to_string();
-        let arguments = ["--socket-fd", "3", "--scratch", layout::SCRATCH, "--uid", &user, "--gid", &user];
+        let arguments = ["--socket-fd", "3", "--scratch", SCRATCH, "--uid", &user, "--gid", &user];
         Ok(LaunchPlan {
             hostname: spec.id.to_string(),
             mount_point: directory.mount_point(),
@@ -203,10 +206,12 @@ impl LocalRuntime {
         let directory = self.directory(&spec.id);
         let record = Record { block, process: None };
         directory.make(&record).map_err(|e| failed("making the sandbox's directory", e))?;
+        failpoint::at("local.create.directory").map_err(|e| failed("making the sandbox's directory", e))?;
         let placement = {
             let (cgroups, id, resources) = (self.cgroups.clone(), spec.id.to_string(), spec.resources);
             blocking(move || cgroups.create(&id, &resources)).await.map_err(|e| failed("making the cgroup", e))?
         };
+        failpoint::at("local.create.cgroup").map_err(|e| failed("making the cgroup", e))?;
         if let (Some(workspace), Users::Root) = (&spec.workspace, &self.host.users) {
             // Through a mapping each sandbox sees its own user as the owner; without one they have to share one.
             let user = if self.host.idmap { ids::SANDBOX_USER } else { ids::SHARED_USER };
@@ -214,11 +219,14 @@ impl LocalRuntime {
         }
         let plan = self.plan(spec, block, &placement)?;
         let launched = launch::launch(&plan).await?;
+        failpoint::at("local.create.launched").map_err(|e| failed("launching the sandbox", e))?;
         let process = ProcessRecord::of(launched.pid).map_err(|e| failed("reading the sandbox's start time", e))?;
         directory
             .write(&Record { block, process: Some(process) })
             .map_err(|e| failed("recording the sandbox's process", e))?;
+        failpoint::at("local.create.recorded").map_err(|e| failed("recording the sandbox's process", e))?;
         let (pid, pidfd) = launched.keep().await?;
+        failpoint::at("local.create.kept").map_err(|e| failed("letting the launcher go", e))?;
         Ok(self.watch(&spec.id, pid, Arc::new(pidfd)))
     }
 
@@ -255,8 +263,11 @@ impl LocalRuntime {
                 Err(error) => return Err(failed("ending the sandbox", error)),
             }
         }
+        failpoint::at("local.destroy.killed").map_err(|e| failed("ending the sandbox", e))?;
         blocking(move || cgroups.remove(&name)).await.map_err(|e| failed("removing the cgroup", e))?;
+        failpoint::at("local.destroy.cgroup").map_err(|e| failed("removing the cgroup", e))?;
         directory.remove().map_err(|e| failed("removing the sandbox's directory", e))?;
+        failpoint::at("local.destroy.directory").map_err(|e| failed("removing the sandbox's directory", e))?;
         if let Some(record) = recorded {
             self.live.free(record.block);
         }
@@ -319,7 +330,7 @@ impl Runtime for LocalRuntime {
     async fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, RuntimeError> {
         self.check(spec)?;
         let Some(block) = self.live.take_block() else {
-            return Err(RuntimeError::Unsupported(format!("all {} blocks of user ids are taken", ids::BLOCKS)));
+            return Err(RuntimeError::Full(format!("all {} blocks of user ids are taken", ids::BLOCKS)));
         };
         match self.start(spec, block).await {
             Ok(sandbox) => Ok(sandbox),
@@ -344,6 +355,35 @@ impl Runtime for LocalRuntime {
         Ok(self.watch(id, process.pid, Arc::new(pidfd)))
     }
 
+    fn can_give_workspace(&self) -> bool {
+        // Without mappings a sandbox has to begin with the user that all of a workspace's sandboxes share.
+        self.host.users != Users::Root || self.host.idmap
+    }
+
+    async fn give_workspace(&self, id: &SessionId, workspace: &WorkspaceMount) -> Result<(), RuntimeError> {
+        if !self.can_give_workspace() {
+            return Err(RuntimeError::Unsupported(
+                "a workspace for a sandbox that runs needs a data directory on a file system with idmapped mounts"
+                    .into(),
+            ));
+        }
+        let gone = || RuntimeError::Gone(id.clone());
+        let sandbox =
+            self.live.pidfd(id).ok_or_else(gone)?.try_clone().map_err(|e| failed("holding the sandbox", e))?;
+        let record = self.directory(id).read().map_err(|_| gone())?;
+        let is_root = self.host.users == Users::Root;
+        if is_root {
+            files::give(&workspace.path, ids::SANDBOX_USER)
+                .map_err(|e| failed("giving the workspace to its user", e))?;
+        }
+        let plan = GraftPlan {
+            source: workspace.path.clone(),
+            idmap: is_root.then(|| ids::same_inside(record.block)),
+            enter_users: !is_root,
+        };
+        graft::graft(&plan, sandbox).await
+    }
+
     async fn stats(&self, id: &SessionId) -> Result<StatsView, RuntimeError> {
         let pid = self.live.pid(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
@@ -357,7 +397,14 @@ impl Runtime for LocalRuntime {
     }
 
     async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError> {
-        self.cgroups.freeze(id.as_str(), true).map_err(|e| host_error("freezing the cgroup", e))
+        let (cgroups, name) = (self.cgroups.clone(), id.to_string());
+        let frozen = blocking(move || cgroups.freeze_all(&name)).await;
+        frozen.map_err(|e| match e.kind() {
+            std::io::ErrorKind::Unsupported => {
+                RuntimeError::Unsupported(format!("sessions cannot be paused on this host: {e}"))
+            }
+            _ => failed("freezing the cgroup", e),
+        })
     }
 
     async fn resume(&self, id: &SessionId) -> Result<(), RuntimeError> {
@@ -401,12 +448,4 @@ fn host_error(step: &str, error: std::io::Error) -> RuntimeError {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?
-}
-
-/// Of this daemon's cgroups: by its data directory, so that two daemons of one host stay apart.
-fn cgroup_name(data_dir: &Path) -> String {
-    use std::hash::{Hash as _, Hasher as _};
-    let mut hasher = std::hash::DefaultHasher::new();
-    std::fs::canonicalize(data_dir).unwrap_or_else(|_| data_dir.to_owned()).hash(&mut hasher);
-    format!("cove-{:016x}", hasher.finish())
 }

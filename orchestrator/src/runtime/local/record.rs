@@ -33,10 +33,17 @@ impl ProcessRecord {
         Ok(Self { pid, started, boot_id: boot_id()? })
     }
 
-    /// Whether the process with that number is still the one that was recorded.
+    /// Whether the process with that number is still the one that was recorded, and has not ended: nobody may have collected it.
     pub fn is_alive(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now == *self)
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        !has_ended(&stat) && Self::of(self.pid).is_ok_and(|now| now == *self)
     }
+}
+
+/// Field 3, a zombie or about to be gone.
+fn has_ended(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
 }
 
 fn boot_id() -> io::Result<String> {
@@ -108,6 +115,8 @@ mod tests {
     fn a_process_name_cannot_shift_the_fields() {
         let stat = "12 (a) b) 1 (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
         assert_eq!(start_time(stat), Some(4711));
+        assert!(!has_ended(stat));
+        assert!(has_ended("12 (a) S) Z 1 2 3"));
     }
 
     #[test]

@@ -99,11 +99,8 @@ impl<'a> NewRoot<'a> {
                     (true, false) => WRITABLE,
                     (false, false) => READ_ONLY,
                 };
-                let tree = mount::clone_tree(AT_FDCWD, source, true)?;
                 let idmap = idmap.as_deref().map(|map| namespace(self.idmaps, map)).transpose()?;
-                // An idmapped mount cannot have others below it; those of a workspace are not wanted either.
-                let recursive = idmap.is_none();
-                mount::restrict(tree.as_fd(), restrictions, recursive, idmap)?;
+                let tree = bound_tree(source, restrictions, idmap)?;
                 let is_directory = SFlag::from_bits_truncate(fstat(&tree)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
                 mount::attach(tree.as_fd(), self.target(path, is_directory)?.as_fd())
             }
@@ -214,6 +211,19 @@ fn tmpfs(bytes: u64, inodes: u64, mode: u32, owner: Owner, restrictions: Restric
         ("gid", owner.gid.to_string()),
     ];
     mount::new_filesystem("tmpfs", &options, restrictions)
+}
+
+fn bound_tree(source: &Path, restrictions: Restrictions, idmap: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    let tree = mount::clone_tree(AT_FDCWD, source, true)?;
+    // An idmapped mount cannot have others below it; those of a workspace are not wanted either.
+    let recursive = idmap.is_none();
+    mount::restrict(tree.as_fd(), restrictions, recursive, idmap)?;
+    Ok(tree)
+}
+
+/// A piece of the host that a sandbox may write to, as a `Bind` step makes it, not yet anywhere.
+pub fn writable_tree(source: &Path, idmap: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    bound_tree(source, WRITABLE, idmap)
 }
 
 fn image_tree(path: &Path, idmap: Option<&[IdRange]>, idmaps: &[(Vec<IdRange>, OwnedFd)]) -> io::Result<OwnedFd> {

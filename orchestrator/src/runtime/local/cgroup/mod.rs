@@ -9,7 +9,7 @@ mod v2;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shared_protocol::api::{ResourcesView, StatsView};
 
@@ -24,6 +24,9 @@ const CPU_PERIOD_USEC: u64 = 100_000;
 /// For a directory to become empty after its last process was killed: the kernel lets go of them a moment later.
 const REMOVE_TRIES: u32 = 200;
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// For all processes of a sandbox to stop. Milliseconds, but for one that waits in the kernel for a disk.
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// All sandboxes' cgroups of one daemon.
 #[derive(Debug, Clone)]
@@ -100,6 +103,17 @@ impl Cgroups {
         }
     }
 
+    /// Stops all processes and waits until each has stopped: the kernel does so one by one.
+    pub fn freeze_all(&self, id: &str) -> io::Result<()> {
+        self.freeze(id, true)?;
+        let deadline = Instant::now() + FREEZE_TIMEOUT;
+        match self {
+            Self::V2(tree) => tree.wait_frozen(id, deadline),
+            Self::V1(tree) => tree.wait_frozen(id, deadline),
+            Self::None { why } => Err(unsupported(why)),
+        }
+    }
+
     /// How many processes the kernel killed in it for memory.
     pub fn oom_kills(&self, id: &str) -> u64 {
         match self {
@@ -163,6 +177,11 @@ impl Cgroups {
     }
 }
 
+fn not_frozen() -> io::Error {
+    let message = format!("a process hangs in the kernel: not frozen after {} s", FREEZE_TIMEOUT.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
 fn unsupported(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why.to_owned())
 }
@@ -192,8 +211,20 @@ fn read_number(path: &Path) -> io::Result<u64> {
 
 /// The number behind `key` in a file of `key value` lines.
 fn read_keyed(path: &Path, key: &str) -> Option<u64> {
-    let text = read(path).ok()?;
+    keyed(&read(path).ok()?, key)
+}
+
+fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// A file that is kept open, from its beginning.
+fn read_again(mut file: &std::fs::File) -> io::Result<String> {
+    use std::io::{Read as _, Seek as _};
+    let mut text = String::new();
+    file.rewind()?;
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn write(path: &Path, value: &str) -> io::Result<()> {

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use shared_protocol::api::{ResourcesView, StatsView};
 
-use super::{CPU_PERIOD_USEC, Placement, cpu_quota, kill_listed, read, read_keyed, read_number, write};
+use super::{CPU_PERIOD_USEC, Placement, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number, write};
+
+/// How often a freezer that tells nothing is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone)]
 pub struct Tree {
@@ -89,6 +93,19 @@ impl Tree {
         let path = self.file("freezer", id, "freezer.state");
         let path = path.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "there is no freezer controller"))?;
         write(&path, if frozen { "FROZEN" } else { "THAWED" })
+    }
+
+    /// By looking again: version 1 tells nobody, and moves on only when it is looked at.
+    pub fn wait_frozen(&self, id: &str, deadline: Instant) -> io::Result<()> {
+        let path = self.file("freezer", id, "freezer.state");
+        let path = path.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "there is no freezer controller"))?;
+        while read(&path)?.trim() != "FROZEN" {
+            if Instant::now() >= deadline {
+                return Err(not_frozen());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
     }
 
     pub fn oom_kills(&self, id: &str) -> u64 {

@@ -1,11 +1,14 @@
 //! Version 2: one tree, controllers handed down from directory to directory.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shared_protocol::api::{ResourcesView, StatsView};
 
-use super::{CPU_PERIOD_USEC, Placement, cpu_quota, kill_listed, read, read_keyed, read_number, write};
+use super::{CPU_PERIOD_USEC, Placement, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number, write};
 
 const WANTED: [&str; 3] = ["memory", "pids", "cpu"];
 
@@ -58,6 +61,22 @@ impl Tree {
 
     pub fn freeze(&self, id: &str, frozen: bool) -> io::Result<()> {
         write(&self.root.join(id).join("cgroup.freeze"), if frozen { "1" } else { "0" })
+    }
+
+    /// The kernel tells of each change of this file by an exceptional condition.
+    pub fn wait_frozen(&self, id: &str, deadline: Instant) -> io::Result<()> {
+        let path = self.root.join(id).join("cgroup.events");
+        let file = std::fs::File::open(&path).map_err(super::named(&path))?;
+        // Read after it was opened, and before each wait: a change in between is told at once.
+        while super::keyed(&super::read_again(&file)?, "frozen") != Some(1) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let mut wanted = [PollFd::new(file.as_fd(), PollFlags::POLLPRI)];
+            if left == PollTimeout::ZERO || poll(&mut wanted, left)? == 0 {
+                return Err(not_frozen());
+            }
+        }
+        Ok(())
     }
 
     pub fn oom_kills(&self, id: &str) -> u64 {

@@ -1,4 +1,4 @@
-//! What the local runtime keeps in the data directory for all sandboxes, and small looks at file systems.
+//! What runtimes keep in the data directory for all sandboxes, and small looks at file systems.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt};
@@ -82,4 +82,10 @@ pub fn names(path: &Path) -> io::Result<Vec<String>> {
 pub fn used_bytes(path: &Path) -> Option<u64> {
     let status = nix::sys::statvfs::statvfs(path).ok()?;
     Some((status.blocks() - status.blocks_free()) * status.fragment_size())
+}
+
+/// The same, where that is a tmpfs.
+pub fn used_tmpfs_bytes(path: &Path) -> Option<u64> {
+    let kind = nix::sys::statfs::statfs(path).ok()?.filesystem_type();
+    if kind == nix::sys::statfs::TMPFS_MAGIC { used_bytes(path) } else { None }
 }

@@ -1,0 +1,84 @@
+//! `cove pool`: sandboxes started ahead.
+
+use clap::Args;
+use shared_protocol::RuntimeName;
+use shared_protocol::api::{PoolView, SetPoolRequest};
+
+use super::connect::Daemon;
+use super::exit::Failure;
+use super::output::{Dress, print, print_json, tame};
+use super::table::{Cell, Table};
+
+const EXAMPLES: &str = "\
+Examples:
+  cove pool
+  cove pool python 3
+  cove pool python 0";
+
+/// Show pools, or say how many sandboxes of an image shall wait
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PoolArgs {
+    #[arg(requires = "size")]
+    image: Option<String>,
+    /// How many shall wait; 0 ends the pool. Until the daemon's next start, which reads its configuration again
+    size: Option<u64>,
+    /// The runtime of the pool, where it is not the default
+    #[arg(long, requires = "image")]
+    runtime: Option<RuntimeName>,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+pub async fn pool(args: PoolArgs) -> Result<u8, Failure> {
+    let client = args.daemon.client()?;
+    let pools = match (args.image, args.size) {
+        (Some(image), Some(size)) => {
+            vec![client.set_pool(&image, &SetPoolRequest { size, runtime: args.runtime }).await?]
+        }
+        _ => client.pools().await?,
+    };
+    if args.json {
+        print_json(&pools)?;
+    } else {
+        print(&table(&pools, Dress::for_stdout()))?;
+    }
+    Ok(0)
+}
+
+fn table(pools: &[PoolView], dress: Dress) -> String {
+    let mut table = Table::new(&["IMAGE", "RUNTIME", "SIZE", "IDLE", "STARTING", "HITS", "MISSES", "FAILURE"]);
+    for pool in pools {
+        table.row(vec![
+            Cell::new(tame(&pool.image)),
+            Cell::new(pool.runtime.as_str()),
+            Cell::new(pool.size.to_string()),
+            Cell::new(pool.idle.to_string()),
+            Cell::new(pool.starting.to_string()),
+            Cell::new(pool.hits.to_string()),
+            Cell::new(pool.misses.to_string()),
+            Cell::new(tame(pool.failure.as_deref().unwrap_or_default())),
+        ]);
+    }
+    table.render(dress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_a_line() {
+        let text = r#"{"image":"python","runtime":"local","size":3,"idle":2,"starting":1,"hits":7,"misses":0}"#;
+        let pool: PoolView = serde_json::from_str(text).unwrap();
+        let expected = "\
+IMAGE   RUNTIME  SIZE  IDLE  STARTING  HITS  MISSES  FAILURE
+python  local    3     2     1         7     0
+";
+        let shown = table(&[pool], Dress::plain());
+        assert_eq!(shown.lines().map(str::trim_end).collect::<Vec<_>>(), expected.lines().collect::<Vec<_>>());
+    }
+}

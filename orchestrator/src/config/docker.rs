@@ -1,0 +1,66 @@
+//! `[docker]`: sandboxes in containers of Docker or Podman.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::ConfigError;
+use super::settings::Settings;
+use crate::runtime::docker::Pull;
+
+const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
+const DEFAULT_NETWORK: &str = "bridge";
+/// Not networks of a sandbox's own: the host's, another container's, or none at all.
+const NO_NETWORKS: [&str; 3] = ["host", "none", "default"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DockerSettings {
+    /// Whether anybody has said a word about it: only then is an engine looked for.
+    pub is_configured: bool,
+    pub socket: PathBuf,
+    pub oci_runtime: Option<String>,
+    /// Logical names and the engine's own.
+    pub images: BTreeMap<String, String>,
+    pub network: String,
+    pub pull: Pull,
+    pub root_quota: bool,
+}
+
+impl DockerSettings {
+    pub(super) fn read(settings: &mut Settings) -> Result<Self, ConfigError> {
+        let is_configured = settings.has_section("docker");
+        let socket = settings.text("docker.socket")?.unwrap_or_else(|| DEFAULT_SOCKET.to_owned());
+        let network = settings.text("docker.network")?.unwrap_or_else(|| DEFAULT_NETWORK.to_owned());
+        let complain = |settings: &Settings, key: &str, message: String| {
+            Err(ConfigError::new(settings.origin_of(key).unwrap_or_default(), key, message))
+        };
+        let path = PathBuf::from(socket.strip_prefix("unix://").unwrap_or(&socket));
+        if !path.is_absolute() {
+            return complain(
+                settings,
+                "docker.socket",
+                format!("must be the absolute path of a socket, not {socket:?}"),
+            );
+        }
+        if NO_NETWORKS.contains(&network.as_str()) || !is_word(&network) {
+            return complain(settings, "docker.network", format!("must name a network of the engine, not {network:?}"));
+        }
+        let oci_runtime = settings.text("docker.oci_runtime")?;
+        if let Some(name) = oci_runtime.as_ref().filter(|name| !is_word(name)) {
+            return complain(settings, "docker.oci_runtime", format!("must be a name such as runsc, not {name:?}"));
+        }
+        Ok(Self {
+            is_configured,
+            socket: path,
+            oci_runtime,
+            images: settings.pairs("docker.images")?,
+            network,
+            pull: settings.parsed("docker.pull", "configured, any or never")?.unwrap_or_default(),
+            root_quota: settings.flag("docker.root_quota")?.unwrap_or(true),
+        })
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}

@@ -1,0 +1,176 @@
+//! Places at which a test can make the daemon die or fail: `COVE_FAILPOINTS=NAME=ACTION[@N],…` with the action `abort` (as by
+//! `kill -9`) or `error`, at the Nth time that the place is reached or at every time from the first on.
+//!
+//! Compiled in only with the feature `failpoints` or in a debug build: elsewhere `at` is nothing, and the variable is refused.
+
+use std::io;
+
+/// All there are. One that is not in this list cannot be named, and a test looks for each of them in the sources.
+pub const NAMES: [&str; 36] = [
+    "claim.given",
+    "claim.intended",
+    "claim.workspace",
+    "claim.claimed",
+    "claim.running",
+    "create.admitted",
+    "create.intended",
+    "create.turn",
+    "create.made",
+    "create.running",
+    "destroy.asked",
+    "destroy.intended",
+    "destroy.removed",
+    "destroy.ended",
+    "expire.due",
+    "local.create.directory",
+    "local.create.cgroup",
+    "local.create.launched",
+    "local.create.recorded",
+    "local.create.kept",
+    "local.destroy.killed",
+    "local.destroy.cgroup",
+    "local.destroy.directory",
+    "pool.intended",
+    "pool.made",
+    "pool.idle",
+    "pool.discarding",
+    "recover.loaded",
+    "recover.listed",
+    "recover.adopted",
+    "recover.undone",
+    "recover.unowned",
+    "recover.done",
+    "store.commit",
+    "store.committed",
+    "touch.written",
+];
+
+#[cfg(any(feature = "failpoints", debug_assertions))]
+mod active {
+    use std::collections::HashMap;
+    use std::io;
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Action {
+        Abort,
+        Error,
+    }
+
+    pub struct Point {
+        pub action: Action,
+        /// `None`: every time.
+        pub nth: Option<u64>,
+        reached: AtomicU64,
+    }
+
+    static POINTS: LazyLock<HashMap<String, Point>> = LazyLock::new(|| {
+        std::env::var(super::VARIABLE).map_or_else(|_| HashMap::new(), |text| parse(&text).unwrap_or_default())
+    });
+
+    pub fn parse(text: &str) -> Result<HashMap<String, Point>, String> {
+        let mut points = HashMap::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let known =
+                || format!("{part:?} is none of NAME=abort|error[@N]; the names are {}", super::NAMES.join(" "));
+            let (name, action) = part.split_once('=').ok_or_else(known)?;
+            let (action, nth) = match action.split_once('@') {
+                Some((action, nth)) => (action, Some(nth.parse::<u64>().map_err(|_| known())?)),
+                None => (action, None),
+            };
+            let action = match action {
+                "abort" => Action::Abort,
+                "error" => Action::Error,
+                _ => return Err(known()),
+            };
+            if !super::NAMES.contains(&name) {
+                return Err(known());
+            }
+            points.insert(name.to_owned(), Point { action, nth, reached: AtomicU64::new(0) });
+        }
+        Ok(points)
+    }
+
+    pub fn at(name: &str) -> io::Result<()> {
+        debug_assert!(super::NAMES.contains(&name), "{name} is not in the list");
+        let Some(point) = POINTS.get(name) else { return Ok(()) };
+        let reached = point.reached.fetch_add(1, Ordering::Relaxed) + 1;
+        if point.nth.is_some_and(|nth| nth != reached) {
+            return Ok(());
+        }
+        match point.action {
+            Action::Abort => {
+                // Nothing is written, unwound or flushed: as an operator's or the kernel's KILL.
+                let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), nix::sys::signal::Signal::SIGKILL);
+                std::process::abort();
+            }
+            Action::Error => Err(io::Error::other(format!("failpoint {name}"))),
+        }
+    }
+}
+
+pub const VARIABLE: &str = "COVE_FAILPOINTS";
+
+/// Dies or fails, if it was told to.
+#[cfg(any(feature = "failpoints", debug_assertions))]
+pub fn at(name: &str) -> io::Result<()> {
+    active::at(name)
+}
+
+#[cfg(not(any(feature = "failpoints", debug_assertions)))]
+#[inline(always)]
+pub fn at(_: &str) -> io::Result<()> {
+    Ok(())
+}
+
+/// Dies, if it was told to; at a place where nothing can fail.
+pub fn pass(name: &str) {
+    let _ = at(name);
+}
+
+/// Refuses what the variable says, if that cannot be done.
+pub fn check() -> Result<(), String> {
+    let Ok(text) = std::env::var(VARIABLE) else { return Ok(()) };
+    #[cfg(any(feature = "failpoints", debug_assertions))]
+    let checked = active::parse(&text).map(drop);
+    #[cfg(not(any(feature = "failpoints", debug_assertions)))]
+    let checked = if text.is_empty() { Ok(()) } else { Err("this build of cove has no failpoints".to_owned()) };
+    checked.map_err(|problem| format!("{VARIABLE}: {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_is_not_there_is_refused_with_those_that_are() {
+        let Err(refused) = active::parse("create.nowhere=abort") else { panic!("it was taken") };
+        assert!(refused.contains("create.intended"), "{refused}");
+        for wrong in ["create.intended", "create.intended=explode", "create.intended=abort@x"] {
+            assert!(active::parse(wrong).is_err(), "{wrong}");
+        }
+        let points = active::parse("create.intended=abort@3, store.commit=error").unwrap();
+        assert_eq!((points["create.intended"].action, points["create.intended"].nth), (active::Action::Abort, Some(3)));
+        assert_eq!(points["store.commit"].nth, None);
+    }
+
+    #[test]
+    fn every_name_is_a_place_in_the_sources() {
+        fn sources(folder: &std::path::Path, all: &mut String) {
+            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                if entry.path().is_dir() {
+                    sources(&entry.path(), all);
+                } else if entry.file_name() != "failpoint.rs" {
+                    all.push_str(&std::fs::read_to_string(entry.path()).unwrap_or_default());
+                }
+            }
+        }
+        let mut all = String::new();
+        sources(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut all);
+        for name in NAMES {
+            let place = |call: &str| all.contains(&format!("failpoint::{call}(\"{name}\")"));
+            assert!(place("at") || place("pass"), "{name} is nowhere");
+        }
+    }
+}

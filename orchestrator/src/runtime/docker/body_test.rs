@@ -1,0 +1,321 @@
+//! A hundred thousand specs, and none gets a container that it should not have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use shared_protocol::api::ResourcesView;
+use shared_protocol::{SessionId, WorkspaceId};
+
+use super::super::Pull;
+use super::*;
+use crate::runtime::WorkspaceMount;
+
+const CASES: u32 = 100_000;
+
+#[derive(Debug, Clone)]
+struct Asked {
+    spec: SandboxSpec,
+    config: DockerConfig,
+    image: ImageFacts,
+    places: Places,
+}
+
+fn words() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "base",
+        "host",
+        "container:x",
+        "privileged",
+        "/var/run/docker.sock",
+        "--privileged",
+        "ALL",
+        "SYS_ADMIN",
+        "a:b,c=d",
+        "",
+        "unconfined",
+        "seccomp=unconfined",
+        "/",
+        "/run",
+        "/run/cove/private",
+        "/data",
+        "../..",
+        "x\ny",
+    ])
+    .prop_map(str::to_owned)
+}
+
+/// Mostly a place of ours, so that most specs come to a body.
+fn sources() -> impl Strategy<Value = PathBuf> {
+    let bad = ["/", "/var", "/var/run", "/var/run/docker.sock", "/data/../var", "relative", "/data/./w/"];
+    prop_oneof![9 => Just("/data/w"), 1 => prop::sample::select(bad.to_vec())].prop_map(PathBuf::from)
+}
+
+fn spec() -> impl Strategy<Value = SandboxSpec> {
+    let resources = (0.01f64..1e6, 0u64..=1 << 31, 0u64..=1 << 23, 0u64..=1 << 31)
+        .prop_map(|(cpus, memory_mb, pids, disk_mb)| ResourcesView { cpus, memory_mb, pids, disk_mb });
+    let env = prop::collection::btree_map("[A-Z_]{1,8}", words(), 0..3);
+    (words(), resources, any::<bool>(), any::<bool>(), prop::option::of(sources()), env).prop_map(
+        |(image, resources, is_full, writable_root, workspace, env)| SandboxSpec {
+            id: SessionId::new("7183cb80-d6c").unwrap(),
+            image,
+            resources,
+            network: if is_full { NetworkMode::Full } else { NetworkMode::None },
+            writable_root,
+            workspace: workspace.map(|path| WorkspaceMount { id: WorkspaceId::new("w").unwrap(), path }),
+            env,
+        },
+    )
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let config = (any::<bool>(), prop::option::of(prop::sample::select(vec!["runc", "runsc"]))).prop_map(
+        |(root_quota, oci_runtime)| DockerConfig {
+            data_dir: "/data".into(),
+            socket: "/var/run/docker.sock".into(),
+            oci_runtime: oci_runtime.map(str::to_owned),
+            images: BTreeMap::new(),
+            default_image: "base".into(),
+            network: "bridge".into(),
+            pull: Pull::default(),
+            root_quota,
+        },
+    );
+    let image =
+        (any::<bool>(), prop::collection::btree_set(words(), 0..3)).prop_map(|(has_runner, volumes)| ImageFacts {
+            id: "sha256:0".into(),
+            has_runner,
+            volumes: volumes.into_iter().filter(|path| path.starts_with('/')).collect(),
+        });
+    let kernel = prop::sample::select(vec![Kernel::Host, Kernel::Gvisor]);
+    (spec(), config, image, sources(), kernel).prop_map(|(spec, config, image, run_dir, kernel)| Asked {
+        spec,
+        config,
+        image,
+        places: Places {
+            instance: "cove-0".into(),
+            run_dir,
+            runner: "/data/runner-0/runner".into(),
+            socket_owner: None,
+            kernel,
+        },
+    })
+}
+
+/// What is wrong with a body, whoever asked for it.
+fn broken(asked: &Asked, body: &ContainerCreateBody) -> Vec<String> {
+    invariants(asked, body).into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()
+}
+
+/// Every invariant by name, and whether it holds.
+fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> {
+    let mut all = Vec::new();
+    let mut check = |name: &str, holds: bool| all.push((name.to_owned(), holds));
+    let host = body.host_config.clone().unwrap();
+    let is_some_above_zero = |value: Option<i64>| value.is_some_and(|value| value > 0);
+    check("not privileged", host.privileged == Some(false));
+    for (name, mode) in [("pid", &host.pid_mode), ("uts", &host.uts_mode), ("user", &host.userns_mode)] {
+        check(&format!("own {name} namespace"), mode.as_deref() == Some(""));
+    }
+    check("own ipc namespace", host.ipc_mode.as_deref() == Some("private"));
+    check("own cgroup namespace", host.cgroupns_mode == Some(HostConfigCgroupnsModeEnum::PRIVATE));
+    let network = if asked.spec.network == NetworkMode::None { "none" } else { "bridge" };
+    check("own network", host.network_mode.as_deref() == Some(network));
+    check("no published port", host.publish_all_ports == Some(false) && host.port_bindings.is_none());
+    check("all capabilities dropped", host.cap_drop == Some(vec!["ALL".into()]));
+    let needed: BTreeSet<&str> = RUNNER_CAPABILITIES.iter().map(|(name, _)| *name).collect();
+    let given = host.cap_add.clone().unwrap();
+    check("no other capability", given.iter().all(|name| needed.contains(name.as_str())));
+    let options = host.security_opt.clone().unwrap();
+    check("no new privileges", options.iter().any(|option| option == "no-new-privileges:true"));
+    check("our own filter", options.contains(seccomp_option(asked.places.kernel)) && options.len() == 2);
+    check("read-only root unless asked", host.readonly_rootfs == Some(true) || asked.spec.writable_root);
+    let is_sized = host.storage_opt.as_ref().is_some_and(|options| options.contains_key("size"));
+    check("a limited root", host.readonly_rootfs == Some(true) || is_sized || !asked.config.root_quota);
+    check("limited memory", is_some_above_zero(host.memory) && host.memory == host.memory_swap);
+    check("limited cpu", is_some_above_zero(host.nano_cpus));
+    check("limited processes", is_some_above_zero(host.pids_limit));
+    check("limited shared memory", is_some_above_zero(host.shm_size));
+    let has_sizes = |options: &String| {
+        ["size=", "nr_inodes="].iter().all(|word| options.contains(word) && !options.contains(&format!("{word}0")))
+    };
+    check("limited tmpfs", host.tmpfs.as_ref().unwrap().values().all(has_sizes));
+    check(
+        "no setuid on tmpfs",
+        host.tmpfs.as_ref().unwrap().values().all(|o| o.contains("nosuid") && o.contains("nodev")),
+    );
+    check(
+        "volumes are covered",
+        asked.image.volumes.iter().all(|path| {
+            host.tmpfs.as_ref().unwrap().contains_key(path) || (path == WORKSPACE && asked.spec.workspace.is_some())
+        }),
+    );
+    let log = host.log_config.clone().unwrap().config.unwrap();
+    check("limited log", log.contains_key("max-size") && log["max-file"] == "1");
+    let limits = host.ulimits.clone().unwrap();
+    check(
+        "limited files",
+        limits.iter().any(|limit| limit.name.as_deref() == Some("nofile") && is_some_above_zero(limit.hard)),
+    );
+    check(
+        "masked paths",
+        host.masked_paths.as_ref().is_some_and(|paths| MASKED.iter().all(|path| paths.iter().any(|p| p == path))),
+    );
+    check("read-only paths", host.readonly_paths.as_ref().is_some_and(|paths| paths.len() == READ_ONLY.len()));
+    check("no device", host.devices == Some(Vec::new()) && host.device_requests == Some(Vec::new()));
+    check("no binds beside mounts", host.binds.is_none() && host.volumes_from.is_none() && body.volumes.is_none());
+    for mount in host.mounts.unwrap() {
+        let (source, target) = (PathBuf::from(mount.source.unwrap()), mount.target.unwrap());
+        check("no way to the engine", !asked.config.socket.starts_with(&source) && source.is_absolute());
+        check("only our places", target.starts_with(PRIVATE) || target == WORKSPACE);
+        check("only a bind", mount.typ == Some(MountType::BIND));
+        check("a runner that stays", target != RUNNER || mount.read_only == Some(true));
+    }
+    check("no restart", host.restart_policy.is_some_and(|policy| policy.name == Some(RestartPolicyNameEnum::NO)));
+    check("no other init", host.init == Some(false));
+    let labels = body.labels.clone().unwrap();
+    check("labelled as ours", labels[DATA_DIR_LABEL] == "cove-0" && labels[SESSION_LABEL] == "7183cb80-d6c");
+    check(
+        "the runner is first",
+        matches!(body.entrypoint.as_deref(), Some([one]) if one == OWN_RUNNER || one == RUNNER),
+    );
+    all
+}
+
+#[test]
+fn no_spec_yields_a_container_that_breaks_an_invariant() {
+    let mut runner = TestRunner::new(ProptestConfig { cases: CASES, ..ProptestConfig::default() });
+    let bodies = std::cell::Cell::new(0);
+    let outcome = runner.run(&asked(), |asked| {
+        if let Ok(body) = body(&asked.spec, &asked.config, &asked.image, &asked.places) {
+            bodies.set(bodies.get() + 1);
+            let broken = broken(&asked, &body);
+            prop_assert!(broken.is_empty(), "{broken:?}");
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    // A function that refuses everything would pass as well.
+    assert!(bodies.get() > CASES / 2, "only {} of {CASES} came to a body", bodies.get());
+}
+
+fn plain() -> Asked {
+    Asked {
+        spec: SandboxSpec {
+            id: SessionId::new("7183cb80-d6c").unwrap(),
+            image: "base".into(),
+            resources: ResourcesView { cpus: 0.5, memory_mb: 200, pids: 50, disk_mb: 30 },
+            network: NetworkMode::None,
+            writable_root: false,
+            workspace: None,
+            env: BTreeMap::new(),
+        },
+        config: DockerConfig {
+            data_dir: "/data".into(),
+            socket: "/var/run/docker.sock".into(),
+            oci_runtime: None,
+            images: BTreeMap::new(),
+            default_image: "base".into(),
+            network: "bridge".into(),
+            pull: Pull::default(),
+            root_quota: true,
+        },
+        image: ImageFacts { id: "sha256:0".into(), has_runner: false, volumes: BTreeSet::new() },
+        places: Places {
+            instance: "cove-0".into(),
+            run_dir: "/data/run".into(),
+            runner: "/data/r/runner".into(),
+            socket_owner: Some(1000),
+            kernel: Kernel::Host,
+        },
+    }
+}
+
+/// Every invariant can be seen to be broken: for each there is a body with that protection taken out.
+#[test]
+fn a_body_without_a_protection_is_noticed() {
+    let mut asked = plain();
+    asked.image.volumes.insert("/volume".into());
+    let good = body(&asked.spec, &asked.config, &asked.image, &asked.places).unwrap();
+    assert_eq!(broken(&asked, &good), Vec::<String>::new());
+    type Spoil = fn(&mut HostConfig);
+    let spoils: [Spoil; 38] = [
+        |host| host.privileged = Some(true),
+        |host| host.pid_mode = Some("host".into()),
+        |host| host.uts_mode = Some("host".into()),
+        |host| host.userns_mode = Some("host".into()),
+        |host| host.ipc_mode = Some("host".into()),
+        |host| host.network_mode = Some("host".into()),
+        |host| host.cgroupns_mode = Some(HostConfigCgroupnsModeEnum::HOST),
+        |host| host.publish_all_ports = Some(true),
+        |host| host.cap_drop = None,
+        |host| host.cap_add.as_mut().unwrap().push("SYS_ADMIN".into()),
+        |host| host.readonly_rootfs = Some(false),
+        |host| host.memory = None,
+        |host| host.memory_swap = Some(-1),
+        |host| host.pids_limit = Some(0),
+        |host| host.nano_cpus = None,
+        |host| host.shm_size = None,
+        |host| host.ulimits = Some(Vec::new()),
+        |host| host.masked_paths = Some(Vec::new()),
+        |host| host.masked_paths = None,
+        |host| host.readonly_paths = Some(Vec::new()),
+        |host| host.security_opt = Some(vec!["seccomp=unconfined".into()]),
+        |host| host.security_opt = Some(vec![SECCOMP.clone()]),
+        |host| host.security_opt.as_mut().unwrap().push("apparmor=unconfined".into()),
+        |host| host.mounts.as_mut().unwrap()[0].source = Some("/var/run/docker.sock".into()),
+        |host| host.mounts.as_mut().unwrap()[0].source = Some("/var/run".into()),
+        |host| host.mounts.as_mut().unwrap()[0].source = Some("/".into()),
+        |host| host.mounts.as_mut().unwrap()[0].target = Some("/etc".into()),
+        |host| host.mounts.as_mut().unwrap()[0].typ = Some(MountType::VOLUME),
+        |host| host.mounts.as_mut().unwrap()[1].read_only = Some(false),
+        |host| host.binds = Some(vec!["/:/host".into()]),
+        |host| host.volumes_from = Some(vec!["other".into()]),
+        |host| host.devices = None,
+        |host| drop(host.tmpfs.as_mut().unwrap().insert("/x".into(), "rw,nosuid,nodev".into())),
+        |host| drop(host.tmpfs.as_mut().unwrap().insert("/x".into(), "rw,size=1,nr_inodes=1".into())),
+        |host| drop(host.tmpfs.as_mut().unwrap().remove("/volume")),
+        |host| {
+            host.log_config =
+                Some(HostConfigLogConfig { typ: None, config: Some(HashMap::from([("max-file".into(), "1".into())])) })
+        },
+        |host| host.restart_policy = None,
+        |host| host.init = Some(true),
+    ];
+    let mut noticed = BTreeSet::new();
+    for (n, spoil) in spoils.into_iter().enumerate() {
+        let mut bad = good.clone();
+        spoil(bad.host_config.as_mut().unwrap());
+        let broken = broken(&asked, &bad);
+        assert!(!broken.is_empty(), "spoil {n} is not noticed");
+        noticed.extend(broken);
+    }
+    let others: [fn(&mut ContainerCreateBody); 2] = [
+        |body| drop(body.labels.as_mut().unwrap().insert(DATA_DIR_LABEL.into(), "another".into())),
+        |body| body.entrypoint = Some(vec!["/bin/sh".into()]),
+    ];
+    for spoil in others {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        noticed.extend(broken(&asked, &bad));
+    }
+    let all: BTreeSet<String> = invariants(&asked, &good).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(all, noticed, "an invariant has no control");
+}
+
+#[test]
+fn a_workspace_takes_the_place_of_the_tmpfs() {
+    let mut asked = plain();
+    asked.spec.workspace =
+        Some(WorkspaceMount { id: WorkspaceId::new("w").unwrap(), path: "/data/workspaces/w".into() });
+    let host = body(&asked.spec, &asked.config, &asked.image, &asked.places).unwrap().host_config.unwrap();
+    assert!(!host.tmpfs.unwrap().contains_key(WORKSPACE));
+    assert!(host.mounts.unwrap().iter().any(|mount| mount.target.as_deref() == Some(WORKSPACE)));
+}
+
+#[test]
+fn a_limit_of_nothing_is_refused_since_it_would_be_none() {
+    let mut asked = plain();
+    asked.spec.resources.pids = 0;
+    assert!(body(&asked.spec, &asked.config, &asked.image, &asked.places).is_err());
+}

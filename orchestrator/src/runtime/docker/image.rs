@@ -1,0 +1,275 @@
+//! From the name that a session asks for to an image that the engine has: configured names first, then whatever it knows.
+//!
+//! A name goes into the engine's addresses, so what could be more than a name is refused before anybody is asked. Pulling is
+//! done for what an operator has configured, and for other names only where he allows it: a client cannot fill the disk.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::models::ImageInspect;
+use bollard::query_parameters::{ContainerArchiveInfoOptionsBuilder, CreateImageOptionsBuilder};
+use futures_util::StreamExt as _;
+use futures_util::future::{BoxFuture, FutureExt as _, Shared};
+
+use super::body::OWN_RUNNER;
+use super::engine;
+use crate::runtime::RuntimeError;
+
+/// What the images that we build are called where nothing else is configured.
+pub const BUILT_IN: [(&str, &str); 3] = [("base", "cove-base"), ("python", "cove-python"), ("node", "cove-node")];
+
+const MAX_NAME_BYTES: usize = 256;
+/// A pull goes on when the create that began it has given up: the next one finds the image.
+const PULL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Lines about layers that are logged of one pull.
+const MAX_PROGRESS_LINES: usize = 256;
+
+/// Where bash may be: the one program that a sandbox cannot do without.
+const SHELLS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+/// Images that are known to have it; when there are more, they are looked at again.
+const MAX_KNOWN_SHELLS: usize = 1024;
+
+/// Which images may be fetched from a registry when the engine has not got them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pull {
+    #[default]
+    Configured,
+    Any,
+    Never,
+}
+
+impl std::str::FromStr for Pull {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "configured" => Ok(Self::Configured),
+            "any" => Ok(Self::Any),
+            "never" => Ok(Self::Never),
+            _ => Err(()),
+        }
+    }
+}
+
+/// What a sandbox's body depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFacts {
+    /// Of its content: a tag that moves meanwhile does not change what was looked at.
+    pub id: String,
+    /// Whether its entry point is a runner of its own.
+    pub has_runner: bool,
+    pub volumes: BTreeSet<String>,
+}
+
+impl ImageFacts {
+    pub fn of(inspected: ImageInspect, name: &str) -> Self {
+        let config = inspected.config.unwrap_or_default();
+        let entrypoint = config.entrypoint.unwrap_or_default();
+        let volumes = config.volumes.unwrap_or_default().into_iter();
+        Self {
+            id: inspected.id.unwrap_or_else(|| name.to_owned()),
+            has_runner: entrypoint.first().is_some_and(|program| program == OWN_RUNNER),
+            volumes: volumes
+                .map(|path| path.trim_end_matches('/').to_owned())
+                .filter(|path| path.starts_with('/'))
+                .collect(),
+        }
+    }
+}
+
+/// The engine's name of an image, and whether an operator stands for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    pub name: String,
+    pub source: Source,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    Configured,
+    /// Built here or not at all: nobody has promised us that name at a registry.
+    BuiltIn,
+    Asked,
+}
+
+pub fn resolve(name: &str, configured: &BTreeMap<String, String>) -> Result<Reference, RuntimeError> {
+    let (reference, source) = match configured.get(name) {
+        Some(reference) => (reference.as_str(), Source::Configured),
+        None => match BUILT_IN.iter().find(|(logical, tag)| *logical == name || *tag == name) {
+            Some((_, tag)) => (*tag, Source::BuiltIn),
+            None => (name, Source::Asked),
+        },
+    };
+    if !is_reference(reference) {
+        return Err(RuntimeError::InvalidImage(format!("{reference:?} cannot be the name of an image")));
+    }
+    Ok(Reference { name: reference.to_owned(), source })
+}
+
+/// `[host[:port]/]path[:tag][@digest]`; no more than that can be said about it by its characters.
+pub fn is_reference(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/:@-".contains(&byte);
+    name.len() <= MAX_NAME_BYTES
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.bytes().all(is_plain)
+        && !name.split('/').any(|part| part.is_empty() || part.chars().all(|c| c == '.'))
+}
+
+type Pulling = Shared<BoxFuture<'static, Result<(), String>>>;
+
+#[derive(Default)]
+pub struct Images {
+    /// One pull of a name at a time, shared by all who wait for it.
+    pulls: Mutex<HashMap<String, Pulling>>,
+    /// Ids of images that have bash: of its content, which does not change.
+    with_bash: Mutex<BTreeSet<String>>,
+}
+
+impl Images {
+    pub async fn facts(&self, docker: &Docker, wanted: &Reference, pull: Pull) -> Result<ImageFacts, RuntimeError> {
+        let name = &wanted.name;
+        if let Some(facts) = look(docker, name).await? {
+            return Ok(facts);
+        }
+        let missing =
+            |why: String| RuntimeError::InvalidImage(format!("the container engine has no image {name:?}{why}"));
+        let may_pull = match (pull, wanted.source) {
+            (_, Source::BuiltIn) => return Err(missing("; build it with: scripts/images".into())),
+            (Pull::Never, _) | (Pull::Configured, Source::Asked) => false,
+            (Pull::Any, _) | (Pull::Configured, Source::Configured) => true,
+        };
+        if !may_pull {
+            return Err(missing(format!(", and it is not pulled unasked; fetch it with: docker pull {name}")));
+        }
+        self.pull(docker, name).await.map_err(|why| match engine::is_full(&why) {
+            true => RuntimeError::failed("pulling the image: the container engine's disk is full", why),
+            false => missing(format!(", and pulling it failed: {why}")),
+        })?;
+        look(docker, name).await?.ok_or_else(|| missing(" after it was pulled".into()))
+    }
+
+    /// Refuses an image without bash, by a container that was made of it and has not run.
+    pub async fn must_have_bash(
+        &self,
+        docker: &Docker,
+        image: &ImageFacts,
+        container: &str,
+    ) -> Result<(), RuntimeError> {
+        if self.with_bash.lock().unwrap_or_else(PoisonError::into_inner).contains(&image.id) {
+            return Ok(());
+        }
+        for path in SHELLS {
+            let options = ContainerArchiveInfoOptionsBuilder::new().path(path).build();
+            match docker.get_container_archive_info(container, Some(options)).await {
+                Ok(_) => {
+                    let mut known = self.with_bash.lock().unwrap_or_else(PoisonError::into_inner);
+                    if known.len() >= MAX_KNOWN_SHELLS {
+                        known.clear();
+                    }
+                    known.insert(image.id.clone());
+                    return Ok(());
+                }
+                Err(error) if engine::is_missing(&error) => {}
+                Err(error) => return Err(engine::failed("looking for bash in the image", error)),
+            }
+        }
+        let looked = SHELLS.join(", ");
+        Err(RuntimeError::InvalidImage(format!(
+            "the image has no bash (looked for {looked}), which every shell of a sandbox is"
+        )))
+    }
+
+    async fn pull(&self, docker: &Docker, name: &str) -> Result<(), String> {
+        let pulling = {
+            let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
+            pulls.retain(|_, pull| pull.peek().is_none());
+            let begin = || {
+                let task = tokio::spawn(pull(docker.clone(), name.to_owned()));
+                async move { task.await.unwrap_or_else(|error| Err(error.to_string())) }.boxed().shared()
+            };
+            pulls.entry(name.to_owned()).or_insert_with(begin).clone()
+        };
+        pulling.await
+    }
+}
+
+async fn look(docker: &Docker, name: &str) -> Result<Option<ImageFacts>, RuntimeError> {
+    match docker.inspect_image(name).await {
+        Ok(inspected) => Ok(Some(ImageFacts::of(inspected, name))),
+        Err(error) if engine::is_missing(&error) => Ok(None),
+        Err(error) => Err(engine::failed("looking at the image", error)),
+    }
+}
+
+async fn pull(docker: Docker, name: String) -> Result<(), String> {
+    // Without a tag or digest, an engine would fetch every tag there is.
+    let last = name.rsplit('/').next().unwrap_or(&name);
+    let reference = if last.contains([':', '@']) { name.clone() } else { format!("{name}:latest") };
+    tracing::info!(image = %reference, "pulling an image");
+    let options = CreateImageOptionsBuilder::new().from_image(&reference).build();
+    let mut progress = docker.create_image(Some(options), None, None);
+    let work = async {
+        let mut lines = 0;
+        while let Some(step) = progress.next().await {
+            let step = step.map_err(|error| error.to_string())?;
+            if let Some(message) = step.error_detail.and_then(|detail| detail.message) {
+                return Err(message);
+            }
+            // Bytes as they come are too many lines; what begins and what is done is told.
+            if let (Some(status), true) =
+                (step.status, step.progress_detail.is_none_or(|detail| detail.total.is_none()))
+            {
+                lines += 1;
+                if lines <= MAX_PROGRESS_LINES {
+                    tracing::info!(image = %reference, layer = step.id.as_deref().unwrap_or(""), %status, "pull goes on");
+                }
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(PULL_TIMEOUT, work).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("not done after {} minutes", PULL_TIMEOUT.as_secs() / 60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configured_names_come_before_built_in_ones_and_those_before_what_the_engine_has() {
+        let configured = BTreeMap::from([("python".to_owned(), "registry.example:5000/py:3".to_owned())]);
+        let resolved = |name: &str| resolve(name, &configured).map(|found| (found.name, found.source)).unwrap();
+        assert_eq!(resolved("python"), ("registry.example:5000/py:3".into(), Source::Configured));
+        assert_eq!(resolved("base"), ("cove-base".into(), Source::BuiltIn));
+        assert_eq!(resolved("debian:bookworm-slim"), ("debian:bookworm-slim".into(), Source::Asked));
+    }
+
+    #[test]
+    fn a_name_cannot_become_another_address_of_the_engine() {
+        for bad in
+            ["", "../containers/x", "a/../b", "a//b", "a?b", "a#b", "a b", "a%2fb", "/a", "a/", "-a", "a\n", "a/./b"]
+        {
+            assert!(!is_reference(bad), "{bad:?}");
+        }
+        for good in ["debian", "debian:12", "a.b:5000/c/d:e", "x@sha256:00", "sha256:0a"] {
+            assert!(is_reference(good), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn an_image_has_a_runner_only_as_its_entry_point() {
+        use bollard::models::ImageConfig;
+        let facts = |entrypoint: &[&str]| {
+            let entrypoint = Some(entrypoint.iter().map(|word| (*word).to_owned()).collect());
+            let config =
+                ImageConfig { entrypoint, volumes: Some(vec!["/data/".into(), "x".into()]), ..ImageConfig::default() };
+            ImageFacts::of(ImageInspect { config: Some(config), ..ImageInspect::default() }, "x")
+        };
+        assert!(facts(&[OWN_RUNNER]).has_runner);
+        assert!(!facts(&["/bin/sh", OWN_RUNNER]).has_runner && !facts(&[]).has_runner);
+        assert_eq!(facts(&[]).volumes, BTreeSet::from(["/data".to_owned()]));
+    }
+}

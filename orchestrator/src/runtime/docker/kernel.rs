@@ -1,0 +1,106 @@
+//! Whose system calls a container makes: the host's, or those of gVisor, which is a kernel of the container's own.
+//!
+//! It is told by the program behind the engine's runtime, whatever name an administrator has given to that. What is different
+//! for gVisor follows from one thing: limits of the host are about gVisor's own threads and memory, of which the sandbox's
+//! processes are only a part.
+
+use bollard::models::SystemInfo;
+
+/// Of the program, and the usual name of the runtime where the engine does not tell the program.
+const GVISOR_PROGRAM: &str = "runsc";
+
+/// Of gVisor's arguments.
+const NO_NETWORK: &str = "network=none";
+
+/// Threads of gVisor itself, at rest and at work: about 30 were seen, and 60.
+const GVISOR_OWN_THREADS: u64 = 192;
+/// Threads on the host for each process inside: about four were seen.
+const GVISOR_THREADS_EACH: u64 = 6;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    Host,
+    Gvisor,
+}
+
+/// Whether the runtime that is asked for, or the engine's default, can have any network: gVisor's is turned off as a whole by one
+/// of its arguments, and then `network = "full"` would quietly be none.
+pub fn has_network(info: &SystemInfo, asked: Option<&str>) -> bool {
+    let Some(name) = asked.or(info.default_runtime.as_deref()) else { return true };
+    let known = info.runtimes.as_ref().and_then(|runtimes| runtimes.get(name));
+    let arguments = known.and_then(|runtime| runtime.runtime_args.as_ref());
+    !arguments.is_some_and(|arguments| arguments.iter().any(|argument| argument.trim_start_matches('-') == NO_NETWORK))
+}
+
+impl Kernel {
+    /// Of the runtime that is asked for, or of the engine's default.
+    pub fn of(info: &SystemInfo, asked: Option<&str>) -> Self {
+        let Some(name) = asked.or(info.default_runtime.as_deref()) else { return Self::Host };
+        let known = info.runtimes.as_ref().and_then(|runtimes| runtimes.get(name));
+        let path = known.and_then(|runtime| runtime.path.as_deref()).filter(|path| !path.is_empty()).unwrap_or(name);
+        let program = path.rsplit('/').next().unwrap_or(path);
+        if program.starts_with(GVISOR_PROGRAM) { Self::Gvisor } else { Self::Host }
+    }
+
+    /// What the host's count of threads is limited to, for so many processes inside.
+    pub fn host_threads(self, processes: u64) -> u64 {
+        match self {
+            Self::Host => processes,
+            Self::Gvisor => processes.saturating_mul(GVISOR_THREADS_EACH).saturating_add(GVISOR_OWN_THREADS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bollard::models::Runtime;
+    use std::collections::HashMap;
+
+    #[test]
+    fn gvisor_is_known_by_its_program() {
+        let runtime = |path: &str| Runtime { path: Some(path.into()), ..Runtime::default() };
+        let runtimes = [("runc", "runc"), ("safe", "/usr/bin/runsc"), ("runsc", "/usr/local/bin/runsc-debug")];
+        let info = SystemInfo {
+            runtimes: Some(runtimes.map(|(name, path)| (name.to_owned(), runtime(path))).into()),
+            default_runtime: Some("runc".into()),
+            ..SystemInfo::default()
+        };
+        assert_eq!(Kernel::of(&info, None), Kernel::Host);
+        assert_eq!(Kernel::of(&info, Some("runc")), Kernel::Host);
+        assert_eq!(Kernel::of(&info, Some("safe")), Kernel::Gvisor);
+        assert_eq!(Kernel::of(&info, Some("runsc")), Kernel::Gvisor);
+        // An engine that tells nothing of it.
+        assert_eq!(
+            Kernel::of(&SystemInfo { runtimes: Some(HashMap::new()), ..info.clone() }, Some("runsc")),
+            Kernel::Gvisor
+        );
+        let default = SystemInfo { default_runtime: Some("safe".into()), ..info };
+        assert_eq!(Kernel::of(&default, None), Kernel::Gvisor);
+    }
+
+    #[test]
+    fn a_runtime_that_is_told_to_have_no_network_has_none() {
+        let runtime = |arguments: &[&str]| Runtime {
+            path: Some("runsc".into()),
+            runtime_args: Some(arguments.iter().map(|argument| (*argument).to_owned()).collect()),
+            ..Runtime::default()
+        };
+        let runtimes =
+            [("with", runtime(&["--host-uds=all"])), ("without", runtime(&["--host-uds=all", "-network=none"]))];
+        let info = SystemInfo {
+            runtimes: Some(runtimes.map(|(name, runtime)| (name.to_owned(), runtime)).into()),
+            default_runtime: Some("without".into()),
+            ..SystemInfo::default()
+        };
+        assert!(has_network(&info, Some("with")) && has_network(&info, Some("unknown")));
+        assert!(!has_network(&info, Some("without")) && !has_network(&info, None));
+    }
+
+    #[test]
+    fn there_is_room_for_gvisors_own_threads_and_still_a_limit() {
+        assert_eq!(Kernel::Host.host_threads(50), 50);
+        assert_eq!(Kernel::Gvisor.host_threads(50), 50 * GVISOR_THREADS_EACH + GVISOR_OWN_THREADS);
+        assert_eq!(Kernel::Gvisor.host_threads(u64::MAX), u64::MAX);
+    }
+}
