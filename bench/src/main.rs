@@ -1,11 +1,15 @@
 //! What a command costs through Cove, beside what it costs without: one run, one machine, one client.
 //!
-//! `cargo run --release -p bench [runner|daemon]` prints times and their ratios. It is no test and asserts nothing: a time is
-//! a property of the machine, and only the ratios travel.
+//! `cargo run --release -p bench [runner|daemon|neighbours|pool|docker]` prints times and their ratios; `docker`, which needs an
+//! engine, only when asked. It is no test and asserts nothing: a time is a property of the machine, and only the ratios travel.
 
 mod baseline;
+mod client;
 mod daemon;
+mod docker;
 mod figures;
+mod neighbours;
+mod pool;
 mod runner;
 
 use anyhow::{Result, bail};
@@ -14,6 +18,8 @@ const WARM_UP: usize = 200;
 const SAMPLES: usize = 5000;
 /// Starting a program is slower; fewer samples say as much.
 const PROGRAM_SAMPLES: usize = 1000;
+/// Starting a sandbox is slower still.
+const CREATE_SAMPLES: usize = 50;
 const STREAMED_BYTES: u64 = 1 << 30;
 
 /// Prints a gigabyte without a byte that JSON would escape.
@@ -24,10 +30,15 @@ async fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         None => {
             runner::report().await?;
-            daemon::report().await
+            daemon::report().await?;
+            neighbours::report().await?;
+            pool::report().await
         }
         Some("runner") => runner::report().await,
         Some("daemon") => daemon::report().await,
-        Some(other) => bail!("{other:?} is not known: bench [runner|daemon]"),
+        Some("neighbours") => neighbours::report().await,
+        Some("pool") => pool::report().await,
+        Some("docker") => docker::report().await,
+        Some(other) => bail!("{other:?} is not known: bench [runner|daemon|neighbours|pool|docker]"),
     }
 }

@@ -16,7 +16,7 @@ fn main() {
     let facts = json!({
         "status": status("self"),
         "init_status": status("1"),
-        "read_only_mounts": read_only_mounts(),
+        "read_only_places": read_only_places(),
         "uid": nix::unistd::getuid().as_raw(),
         "processes": processes(),
         "interfaces": interfaces(),
@@ -79,15 +79,22 @@ fn unix_sockets() -> Vec<String> {
     text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(7).map(str::to_owned)).collect()
 }
 
-/// Where the kernel itself refuses writing, whoever asks.
-fn read_only_mounts() -> Vec<String> {
+/// Where the kernel itself refuses writing, whoever asks: by the mount that each of these places is on.
+fn read_only_places() -> Vec<&'static str> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let read_only = |line: &str| {
-        let mut fields = line.split(' ');
-        let place = fields.nth(4)?;
-        fields.next()?.split(',').any(|option| option == "ro").then(|| place.to_owned())
+    let mounts: Vec<(&str, bool)> = text
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(4);
+            Some((fields.next()?, fields.next()?.split(',').any(|option| option == "ro")))
+        })
+        .collect();
+    let is_read_only = |place: &&str| {
+        let around = mounts.iter().filter(|(mount, _)| Path::new(place).starts_with(mount));
+        // Of two at one place the later one is seen.
+        around.max_by_key(|(mount, _)| mount.len()).is_some_and(|(_, is_read_only)| *is_read_only)
     };
-    text.lines().filter_map(read_only).collect()
+    ["/", "/usr", "/etc"].into_iter().filter(is_read_only).collect()
 }
 
 fn writable() -> Vec<&'static str> {

@@ -1,6 +1,7 @@
 //! A client of the daemon: one connection a call, JSON both ways.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -20,12 +21,19 @@ pub struct Api {
     pub key: Option<String>,
     /// Added to every request, over what is sent otherwise.
     pub headers: Vec<(&'static str, String)>,
+    /// How long an answer may take to begin.
+    pub patience: Duration,
 }
 
 impl Api {
     /// The same daemon, asked with another key or none.
     pub fn with_key(&self, key: Option<&str>) -> Self {
         Self { key: key.map(str::to_owned), ..self.clone() }
+    }
+
+    /// For requests that wait for many others.
+    pub fn patient(&self) -> Self {
+        Self { patience: LONG_DEADLINE, ..self.clone() }
     }
 
     pub fn with_header(&self, name: &'static str, value: &str) -> Self {
@@ -55,7 +63,7 @@ impl Api {
         stream.set_nodelay(true)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection.with_upgrades());
-        Ok(tokio::time::timeout(DEADLINE, sender.send_request(request)).await??)
+        Ok(tokio::time::timeout(self.patience, sender.send_request(request)).await??)
     }
 
     /// Bytes as they are, for what no client library would send; the first answer to them.
@@ -106,6 +114,10 @@ impl Api {
 
     pub async fn post(&self, path: &str, body: Value) -> Answer {
         self.send(Method::POST, path, body.to_string()).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PUT, path, body.to_string()).await
     }
 
     pub async fn delete(&self, path: &str) -> Answer {

@@ -12,6 +12,8 @@ pub struct Leftovers {
     /// Of every process that can be seen, so that no namespace hides one.
     pub mounts: Vec<String>,
     pub directories: Vec<PathBuf>,
+    /// Of a container engine, where the stories run on one.
+    pub containers: Vec<String>,
 }
 
 impl Leftovers {
@@ -27,8 +29,20 @@ impl Leftovers {
         left.mounts.sort();
         left.mounts.dedup();
         left.directories = children(&data_dir.join("sandboxes"));
+        left.directories.extend(children(&data_dir.join("containers")));
         left.cgroups = cgroups_of(data_dir);
+        let instance = instance(data_dir);
+        if let Some(engine) = super::engine().filter(|_| !instance.is_empty()) {
+            left.containers = engine.containers_of(&instance);
+        }
         left
+    }
+
+    /// The sandboxes that there is anything of, by their ids: directories and cgroups.
+    pub fn sandboxes(data_dir: &Path) -> std::collections::BTreeSet<String> {
+        let mut places = children(&data_dir.join("sandboxes"));
+        places.extend(cgroups_of(data_dir).iter().flat_map(|cgroup| children(cgroup)).filter(|path| path.is_dir()));
+        places.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
     }
 
     /// Processes whose program lies in the directory.
@@ -43,10 +57,13 @@ impl Leftovers {
     }
 }
 
-/// The daemon writes down how it named them.
+/// The daemon writes down how it names what is its own.
+fn instance(data_dir: &Path) -> String {
+    std::fs::read_to_string(data_dir.join("cgroup")).unwrap_or_default().trim().to_owned()
+}
+
 fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {
-    let marker = std::fs::read_to_string(data_dir.join("cgroup")).unwrap_or_default();
-    let name = marker.trim();
+    let name = instance(data_dir);
     if name.is_empty() {
         return Vec::new();
     }
@@ -54,7 +71,7 @@ fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {
     let mut roots = vec![PathBuf::from("/sys/fs/cgroup")];
     roots.extend(children(Path::new("/sys/fs/cgroup")));
     for root in roots {
-        let path = root.join(name);
+        let path = root.join(&name);
         if path.is_dir() {
             found.push(path);
         }

@@ -67,7 +67,7 @@ impl Cove {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COVE_")) {
             command.env_remove(name);
         }
-        command.args(args).envs(self.env.iter().cloned());
+        command.args(args).envs(super::runtime::variables()).envs(self.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

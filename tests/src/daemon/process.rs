@@ -12,9 +12,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::{Api, Leftovers, Session};
+use super::{Api, Leftovers, Session, runtime};
 use crate::procfs;
-use crate::wait::{blocks_until, wait_until};
+use crate::wait::{DEADLINE, blocks_until, wait_until};
 
 /// For a clean stop with sessions to end.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
@@ -31,14 +31,51 @@ pub fn cove_binary() -> &'static Path {
 }
 
 fn build() -> PathBuf {
+    cargo_build(&["--release"]).join("release/cove")
+}
+
+fn cargo_build(arguments: &[&str]) -> PathBuf {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let built = Command::new("cargo")
-        .args(["build", "--release", "--package", "orchestrator", "--target-dir", "target/e2e"])
+        .args(["build", "--package", "orchestrator", "--bin", "cove", "--target-dir", "target/e2e"])
+        .args(arguments)
         .current_dir(root)
         .status()
         .expect("cargo can be started");
     assert!(built.success(), "cargo build failed: {built}");
-    Path::new(root).join("target/e2e/release/cove")
+    Path::new(root).join("target/e2e")
+}
+
+/// Places at which a daemon can be told to die or to fail.
+const FAILPOINTS: &str = "COVE_FAILPOINTS";
+
+static FAULTY: LazyLock<(PathBuf, Vec<String>)> = LazyLock::new(|| {
+    let named = ["COVE_FAULT_BIN", "COVE_BIN"].iter().filter_map(std::env::var_os);
+    let mut candidates = named.map(|path| std::path::absolute(path).expect("a path"));
+    let with_names = |path: PathBuf| Some((failpoints_of(&path)?, path));
+    let (names, path) = candidates.find_map(with_names).unwrap_or_else(|| {
+        // A debug build has them.
+        with_names(cargo_build(&[]).join("debug/cove")).expect("a debug build has failpoints")
+    });
+    (path, names)
+});
+
+/// A build that dies where it is told to: `COVE_FAULT_BIN`, or `COVE_BIN` if it is one, or a debug build made now.
+pub fn fault_binary() -> &'static Path {
+    &FAULTY.0
+}
+
+/// The places it has.
+pub fn failpoints() -> &'static [String] {
+    &FAULTY.1
+}
+
+/// By what it says to a name that is none.
+fn failpoints_of(binary: &Path) -> Option<Vec<String>> {
+    let output = Command::new(binary).arg("serve").env(FAILPOINTS, "?").stdin(Stdio::null()).output().ok()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, names) = said.split_once("the names are ")?;
+    Some(names.split_whitespace().map(str::to_owned).collect())
 }
 
 pub struct Daemon {
@@ -57,6 +94,9 @@ pub struct DaemonBuilder {
     env: Vec<(String, String)>,
     config: Option<String>,
     user: Option<u32>,
+    binary: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
+    keeps_sessions: bool,
 }
 
 impl std::ops::Deref for Daemon {
@@ -83,6 +123,28 @@ impl DaemonBuilder {
         self
     }
 
+    /// As a daemon is by default when TERM stops it. The stories' others leave nothing behind.
+    pub fn keeps_sessions(mut self) -> Self {
+        self.keeps_sessions = true;
+        self
+    }
+
+    /// With places at which it is to die or to fail. Only a build that has them takes that: see `fault_binary`.
+    pub fn failpoints(mut self, points: &str) -> Self {
+        self.env.retain(|(name, _)| name != FAILPOINTS);
+        if !points.is_empty() {
+            self.env.push((FAILPOINTS.to_owned(), points.to_owned()));
+        }
+        self.binary = Some(fault_binary().to_owned());
+        self
+    }
+
+    /// Its data directory there, rather than beside its log.
+    pub fn data_dir(mut self, path: &Path) -> Self {
+        self.data_dir = Some(path.to_owned());
+        self
+    }
+
     /// As an ordinary user; only root can ask for that.
     pub fn as_user(mut self, uid: u32) -> Self {
         self.user = Some(uid);
@@ -102,7 +164,7 @@ impl DaemonBuilder {
     fn command(&self, directory: &Path) -> Command {
         let log = OpenOptions::new().create(true).append(true).open(directory.join("log")).expect("our own directory");
         let mut command = match self.user {
-            None => Command::new(cove_binary()),
+            None => Command::new(self.binary.as_deref().unwrap_or_else(|| cove_binary())),
             Some(user) => {
                 let user = user.to_string();
                 let mut command = Command::new("setpriv");
@@ -113,13 +175,16 @@ impl DaemonBuilder {
                 command
             }
         };
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.join("data"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir_in(directory));
         command.args(&self.arguments);
         // Whatever the tester's own shell has for a daemon is not for this one.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COVE_")) {
             command.env_remove(name);
         }
-        command.env("HOME", directory).current_dir("/");
+        command.env("HOME", directory).current_dir("/").envs(runtime::variables());
+        if !self.keeps_sessions {
+            command.env("COVE_SESSIONS_ON_STOP", "destroy");
+        }
         if let Some(text) = &self.config {
             let path = directory.join("cove.toml");
             std::fs::write(&path, text).expect("our own directory");
@@ -129,8 +194,13 @@ impl DaemonBuilder {
         command
     }
 
-    fn start_in(self, directory: TempDir) -> Daemon {
-        let data_dir = directory.path().join("data");
+    fn data_dir_in(&self, directory: &Path) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(|| directory.join("data"))
+    }
+
+    /// In a directory of the story's own; the data directory is `data` in it, unless it has another.
+    pub fn start_in(self, directory: TempDir) -> Daemon {
+        let data_dir = self.data_dir_in(directory.path());
         let mut child = self.command(directory.path()).spawn().expect("the daemon can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let first = lines.next().and_then(Result::ok).unwrap_or_default();
@@ -147,7 +217,7 @@ impl DaemonBuilder {
             banner.push(line);
         }
         let key = std::fs::read_to_string(data_dir.join("api-key")).map(|key| key.trim().to_owned()).ok();
-        let api = Api { address, key, headers: Vec::new() };
+        let api = Api { address, key, headers: Vec::new(), patience: DEADLINE };
         Daemon { api, child: Some(child), directory: Some(directory), builder: self, banner }
     }
 }
@@ -163,6 +233,10 @@ impl Daemon {
 
     /// The runner of a session, as the host sees it.
     pub fn runner_pid(&self, session: &Session) -> i32 {
+        if let Some(engine) = runtime::engine() {
+            let pid = engine.docker(&["inspect", "--format", "{{.State.Pid}}", &engine.container(&session.id)]);
+            return pid.parse().expect("a pid");
+        }
         let path = self.data_dir().join("sandboxes").join(&session.id).join("record.json");
         let record = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let record: serde_json::Value = serde_json::from_slice(&record).expect("a record is JSON");
@@ -179,7 +253,7 @@ impl Daemon {
     }
 
     pub fn data_dir(&self) -> PathBuf {
-        self.directory().join("data")
+        self.builder.data_dir_in(self.directory())
     }
 
     pub fn directory(&self) -> &Path {
@@ -218,9 +292,30 @@ impl Daemon {
         self.builder.clone().start_in(directory)
     }
 
+    /// As by the kernel or an operator in a hurry.
+    pub async fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.ended().await;
+    }
+
+    /// The next start, with other settings.
+    pub fn rebuild(&mut self, change: impl FnOnce(DaemonBuilder) -> DaemonBuilder) {
+        self.builder = change(std::mem::take(&mut self.builder));
+    }
+
+    /// Starts it again where it cannot come to listen: how it ended, and what it said.
+    pub async fn start_in_vain(&mut self) -> (ExitStatus, String) {
+        assert!(self.child.is_none(), "it still runs");
+        let before = self.log().len();
+        self.child = Some(self.builder.command(self.directory()).spawn().expect("the daemon can be started"));
+        let status = self.ended().await;
+        (status, self.log().split_off(before))
+    }
+
     /// A clean stop, after which nothing of it may be left.
     pub async fn stop(mut self) {
-        self.signal(Signal::SIGTERM);
+        // What a person does at a terminal, where TERM would keep sessions.
+        self.signal(if self.builder.keeps_sessions { Signal::SIGINT } else { Signal::SIGTERM });
         let status = self.ended().await;
         assert!(status.success(), "{status}\n{}", self.log());
         let left = Leftovers::of(&self.data_dir());
@@ -230,18 +325,27 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
+        let Some(mut child) = self.child.take() else { return self.sweep() };
         if std::thread::panicking() {
             eprintln!("-- the daemon's log:\n{}", self.log());
         }
-        procfs::signal(i32::try_from(child.id()).expect("a pid"), Signal::SIGTERM);
+        let stop = if self.builder.keeps_sessions { Signal::SIGINT } else { Signal::SIGTERM };
+        procfs::signal(i32::try_from(child.id()).expect("a pid"), stop);
         if !blocks_until(STOP_DEADLINE, || child.try_wait().is_ok_and(|status| status.is_some())) {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // What a daemon that is broken leaves shall not outlive the story that found out.
-        for process in Leftovers::runners(&self.data_dir()) {
-            procfs::signal(process.pid, Signal::SIGKILL);
+        self.sweep();
+    }
+}
+
+impl Daemon {
+    /// What a daemon that is broken leaves shall not outlive the story that found out.
+    fn sweep(&self) {
+        if self.directory.is_some() {
+            for process in Leftovers::runners(&self.data_dir()) {
+                procfs::signal(process.pid, Signal::SIGKILL);
+            }
         }
     }
 }

@@ -59,6 +59,11 @@ impl Session {
         self.api.get(&self.path(&format!("/files/{path}"))).await
     }
 
+    /// `pause` or `resume`.
+    pub async fn change(&self, what: &str) -> Answer {
+        self.api.send(Method::POST, &self.path(&format!("/{what}")), "").await
+    }
+
     pub async fn destroy(&self) {
         self.api.delete(&self.path("")).await.ok();
     }

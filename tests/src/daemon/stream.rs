@@ -37,17 +37,22 @@ impl EventStream {
 
     /// The next event; `None` when the stream has ended.
     pub async fn next(&mut self) -> Option<Event> {
+        self.try_next().await.expect("the connection holds")
+    }
+
+    /// The same, of a daemon that may be killed.
+    pub async fn try_next(&mut self) -> anyhow::Result<Option<Event>> {
         loop {
             if let Some(end) = self.pending.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.pending.drain(..end + 2).collect();
                 match parse(&String::from_utf8(block).expect("events are UTF-8")) {
-                    Some(event) => return Some(event),
+                    Some(event) => return Ok(Some(event)),
                     None => continue,
                 }
             }
-            let frame =
-                tokio::time::timeout(DEADLINE, self.body.frame()).await.expect("an event before the deadline")?;
-            let Ok(data) = frame.expect("the connection holds").into_data() else { continue };
+            let next = tokio::time::timeout(DEADLINE, self.body.frame()).await.expect("an event before the deadline");
+            let Some(frame) = next else { return Ok(None) };
+            let Ok(data) = frame?.into_data() else { continue };
             self.pending.extend_from_slice(&data);
         }
     }

@@ -287,27 +287,3 @@ async fn a_stop_does_not_wait_for_ever() {
     let left = Leftovers::of(&daemon.data_dir());
     assert!(left.is_empty(), "{left:?}");
 }
-
-#[tokio::test]
-async fn what_a_killed_daemon_left_is_removed_by_the_next() {
-    let mut daemon = Daemon::start().await;
-    let sessions = [daemon.session().await, daemon.session().await];
-    for session in &sessions {
-        session.sh("(trap '' TERM; sleep 1000) & setsid sleep 1000 & echo ok").await;
-    }
-    let runners = sessions.each_ref().map(|session| procfs::process(daemon.runner_pid(session)).expect("it runs"));
-    let _busy = sessions[0].stream(json!({ "cmd": "sleep 1000" })).await;
-    daemon.signal(Signal::SIGKILL);
-    daemon.ended().await;
-    let left = Leftovers::of(&daemon.data_dir());
-    assert_eq!(left.directories.len(), 2, "{left:?}");
-    let daemon = daemon.start_again();
-    wait_until("the old sandboxes are gone", DEADLINE, async || {
-        (!runners.iter().any(procfs::is_alive) && Leftovers::of(&daemon.data_dir()).directories.is_empty())
-            .then_some(())
-    })
-    .await;
-    assert_eq!(daemon.get("/v1/sessions").await.ok(), json!([]));
-    assert_eq!(daemon.session().await.sh("echo well").await, "well\n");
-    daemon.stop().await;
-}

@@ -36,6 +36,7 @@ impl Operation {
             .replace("{workspace_id}", "known")
             .replace("{exec_id}", "known")
             .replace("{shell}", "main")
+            .replace("{image}", "base")
             .replace("{path}", "known.txt");
         assert!(!filled.contains('{'), "a parameter of {} is not known here", self.template);
         format!("{filled}{}", self.query)

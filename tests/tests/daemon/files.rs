@@ -1,6 +1,6 @@
 //! Files go in and come out as they are, of any size and under any name; nothing gets where it should not.
 
-use e2e::daemon::{Daemon, Pattern, Session};
+use e2e::daemon::{Ability, Daemon, Pattern, Session};
 use e2e::{DEADLINE, LONG_DEADLINE, procfs, wait_until};
 use http_body_util::BodyExt as _;
 use hyper::Method;
@@ -81,7 +81,10 @@ async fn a_gibibyte_goes_in_and_out_and_nobody_grows() {
     assert_eq!(received, GIB);
     let peaks = [daemon.pid(), daemon.runner_pid(&session)].map(|pid| procfs::status_kib(pid, "VmHWM"));
     println!("1 GiB in {put_took:?} in, {:?} out; peaks of daemon and runner: {peaks:?} KiB", start.elapsed());
-    assert!(peaks[0] < MAX_DAEMON_KIB && peaks[1] < MAX_RUNNER_KIB, "{peaks:?} KiB");
+    assert!(peaks[0] < MAX_DAEMON_KIB, "{peaks:?} KiB");
+    if Ability::RunnerOnHost.is_there("the runner's memory") {
+        assert!(peaks[1] < MAX_RUNNER_KIB, "{peaks:?} KiB");
+    }
     daemon.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::daemon::{Cove, Daemon};
+use e2e::daemon::{Ability, Cove, Daemon, lacks};
 use e2e::{is_root, skipped};
 use serde_json::json;
 use shared_protocol::ErrorCode::{InvalidImage, InvalidRequest};
@@ -55,6 +55,9 @@ fn tar_of(directory: &Path) -> Vec<u8> {
 
 #[tokio::test]
 async fn an_image_is_imported_from_a_directory_a_file_and_a_pipe() {
+    if lacks("an_image_is_imported_from_a_directory_a_file_and_a_pipe", Ability::ImportedImages) {
+        return;
+    }
     let daemon = Daemon::start().await;
     let cove = Cove::of(&daemon);
     let root = rootfs();
@@ -94,6 +97,9 @@ async fn an_image_is_imported_from_a_directory_a_file_and_a_pipe() {
 
 #[tokio::test]
 async fn what_is_written_to_a_writable_root_goes_with_the_session() {
+    if lacks("what_is_written_to_a_writable_root_goes_with_the_session", Ability::ImportedImages) {
+        return;
+    }
     if !is_root() {
         return skipped("a writable root", "its overlay needs root");
     }
@@ -121,6 +127,9 @@ async fn what_is_written_to_a_writable_root_goes_with_the_session() {
 
 #[tokio::test]
 async fn a_hostile_archive_stays_in_its_image() {
+    if lacks("a_hostile_archive_stays_in_its_image", Ability::ImportedImages) {
+        return;
+    }
     let daemon = Daemon::start().await;
     let cove = Cove::of(&daemon);
     let base = tar_of(rootfs().path());
@@ -164,6 +173,9 @@ async fn a_hostile_archive_stays_in_its_image() {
 
 #[tokio::test]
 async fn what_is_no_image_is_refused_with_a_reason() {
+    if lacks("what_is_no_image_is_refused_with_a_reason", Ability::ImportedImages) {
+        return;
+    }
     let daemon = Daemon::start().await;
     let cove = Cove::of(&daemon);
     let mut no_bash = Vec::new();

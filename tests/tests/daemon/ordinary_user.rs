@@ -1,6 +1,6 @@
 //! The daemon of somebody who is not root: what the kernel allows, and nothing left of it either.
 
-use e2e::daemon::{Daemon, Terminal};
+use e2e::daemon::{Ability, Daemon, Terminal, lacks};
 use e2e::{is_root, skipped};
 use serde_json::json;
 
@@ -8,6 +8,9 @@ const SOMEBODY: u32 = 1000;
 
 #[tokio::test]
 async fn an_ordinary_user_has_sandboxes_too() {
+    if lacks("an_ordinary_user_has_sandboxes_too", Ability::OrdinaryUsers) {
+        return;
+    }
     if !is_root() {
         return skipped(
             "the daemon as another user",
@@ -34,6 +37,9 @@ async fn an_ordinary_user_has_sandboxes_too() {
 
 #[tokio::test]
 async fn an_ordinary_users_sandbox_is_closed_as_well() {
+    if lacks("an_ordinary_users_sandbox_is_closed_as_well", Ability::OrdinaryUsers) {
+        return;
+    }
     if !is_root() {
         return skipped(
             "the daemon as another user",
@@ -56,6 +62,9 @@ async fn an_ordinary_users_sandbox_is_closed_as_well() {
 
 #[tokio::test]
 async fn an_ordinary_users_workspace_outlives_its_sessions() {
+    if lacks("an_ordinary_users_workspace_outlives_its_sessions", Ability::OrdinaryUsers) {
+        return;
+    }
     if !is_root() {
         return skipped(
             "the daemon as another user",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::daemon::{Daemon, Event, Session};
+use e2e::daemon::{Ability, Daemon, Event, Session};
 use e2e::{DEADLINE, LONG_DEADLINE, procfs, wait_until};
 use http_body_util::BodyExt as _;
 use hyper::Method;
@@ -150,7 +150,9 @@ async fn a_program_that_asks_is_seen_to_wait_and_is_answered() {
     let session = daemon.session().await;
     let mut stream =
         session.stream(json!({ "cmd": "read -p 'name? ' name; echo hello $name", "streams": "tty" })).await;
-    stream.until("awaiting_input").await;
+    // Where nobody tells, it has at least asked.
+    let sign = if Ability::WaitingSeen.is_there("awaiting_input") { "awaiting_input" } else { "chunk" };
+    stream.until(sign).await;
     daemon.post(&session.path("/input"), json!({ "data": "world\n" })).await.ok();
     let (rest, done) = stream.finish().await;
     assert!(String::from_utf8_lossy(&rest).contains("hello world"), "{:?}", String::from_utf8_lossy(&rest));
@@ -386,7 +388,10 @@ async fn a_gibibyte_is_streamed_exactly_and_nobody_grows() {
     let took = start.elapsed();
     let peaks = [daemon.pid(), daemon.runner_pid(&session)].map(|pid| procfs::status_kib(pid, "VmHWM"));
     println!("1 GiB of events in {took:?}; peaks of daemon and runner: {peaks:?} KiB");
-    assert!(peaks[0] < MAX_DAEMON_KIB && peaks[1] < MAX_RUNNER_KIB, "{peaks:?} KiB");
+    assert!(peaks[0] < MAX_DAEMON_KIB, "{peaks:?} KiB");
+    if Ability::RunnerOnHost.is_there("the runner's memory") {
+        assert!(peaks[1] < MAX_RUNNER_KIB, "{peaks:?} KiB");
+    }
     daemon.stop().await;
 }
 

@@ -1,6 +1,6 @@
 //! Named directories that outlive sessions, and are as hostile as what ran in them.
 
-use e2e::daemon::Daemon;
+use e2e::daemon::{Ability, Daemon, lacks};
 use serde_json::{Value, json};
 use shared_protocol::ErrorCode::{Conflict, FileNotFound, InvalidRequest, WorkspaceNotFound};
 
@@ -102,6 +102,9 @@ async fn a_link_in_a_workspace_leads_nowhere_on_the_host() {
         "fifo",
         "root/proc/self/environ",
     ] {
+        if path.contains("/proc/") && lacks(path, Ability::InitHidden) {
+            continue;
+        }
         let answer = daemon.get(&format!("/v1/workspaces/shared/fs/read?path={path}")).await;
         // A path that a link leads to may exist in the sandbox that reads it, which sees nothing of the host.
         let is_ours = answer.status == 200 && answer.json()["content_base64"] == "b3ZlcndyaXR0ZW4=";

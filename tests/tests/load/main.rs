@@ -2,7 +2,9 @@
 //! and would make those beside them wait.
 
 mod bombs;
+mod connections;
 mod many;
+mod storm;
 
 use tokio::sync::{Mutex, MutexGuard};
 

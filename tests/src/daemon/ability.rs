@@ -1,0 +1,100 @@
+//! What holds on one runtime and not on another. The stories are the same on all; where one of them asks for more than a runtime
+//! has, it is left out or asks for less, and says so. docs/concepts/runtimes.md tells users the same.
+
+use std::sync::LazyLock;
+
+use super::runtime::engine;
+
+/// What makes the sandboxes of this run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    Local,
+    /// Containers that use the host's kernel.
+    Containers,
+    /// Containers with gVisor for a kernel.
+    Gvisor,
+}
+
+static GROUND: LazyLock<Ground> = LazyLock::new(|| match engine() {
+    None => Ground::Local,
+    Some(engine) if engine.is_gvisor() => Ground::Gvisor,
+    Some(_) => Ground::Containers,
+});
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ability {
+    /// `cove image import`.
+    ImportedImages,
+    /// `disabled_protections`, the controls of the probe.
+    ProtectionsOff,
+    /// A daemon that is not root.
+    OrdinaryUsers,
+    /// A range of user ids for each sandbox.
+    OwnUserIds,
+    /// The runner is a process that the host sees, with its own memory.
+    RunnerOnHost,
+    /// `oom_killed` of a reply.
+    OomTold,
+    /// The sandbox can read the limit of its memory in its cgroup.
+    MemoryLimitSeen,
+    /// `/proc/1`, and what else is the runner's in `/proc`, is closed to commands.
+    InitHidden,
+    /// What is denied can be answered with any error.
+    ErrorNumbers,
+    /// `NoNewPrivs` and `CapAmb` in `/proc/self/status`.
+    WholeStatus,
+    /// `awaiting_input` of a stream.
+    WaitingSeen,
+    /// A terminal shows control-C as `^C`.
+    KeysShown,
+    /// A sandbox is removed by the daemon itself, within its second.
+    OwnRemoval,
+}
+
+use Ability::{
+    ErrorNumbers, ImportedImages, InitHidden, KeysShown, MemoryLimitSeen, OomTold, OrdinaryUsers, OwnRemoval,
+    OwnUserIds, ProtectionsOff, RunnerOnHost, WaitingSeen, WholeStatus,
+};
+
+/// Everything that some runtime has not got, and why. What is not listed here holds on all.
+const LACKING: [(Ability, Ground, &str); 18] = [
+    (ImportedImages, Ground::Containers, "images are the engine's"),
+    (ImportedImages, Ground::Gvisor, "images are the engine's"),
+    (ProtectionsOff, Ground::Containers, "no protection can be turned off there"),
+    (ProtectionsOff, Ground::Gvisor, "no protection can be turned off there"),
+    (OrdinaryUsers, Ground::Containers, "whoever may use the engine is root"),
+    (OrdinaryUsers, Ground::Gvisor, "whoever may use the engine is root"),
+    (OwnUserIds, Ground::Containers, "containers share the engine's"),
+    (OwnUserIds, Ground::Gvisor, "containers share the engine's"),
+    (RunnerOnHost, Ground::Gvisor, "the host sees gVisor, which holds the whole sandbox"),
+    (OomTold, Ground::Gvisor, "the host's kernel kills a part of gVisor, which tells nobody why a process ended"),
+    (MemoryLimitSeen, Ground::Gvisor, "its cgroups do not show the limit that the host enforces"),
+    (InitHidden, Ground::Gvisor, "its /proc shows the runner's variables and maps to everybody inside"),
+    (ErrorNumbers, Ground::Gvisor, "it answers whatever a filter denies with EPERM"),
+    (WholeStatus, Ground::Gvisor, "its /proc/self/status has neither NoNewPrivs nor CapAmb"),
+    (WaitingSeen, Ground::Gvisor, "its /proc does not tell what a process waits for"),
+    (KeysShown, Ground::Gvisor, "its terminals echo the byte itself"),
+    (OwnRemoval, Ground::Containers, "an engine removes containers in its own time"),
+    (OwnRemoval, Ground::Gvisor, "an engine removes containers in its own time"),
+];
+
+impl Ability {
+    fn why_lacking(self) -> Option<&'static str> {
+        LACKING.iter().find(|(ability, ground, _)| *ability == self && *ground == *GROUND).map(|(_, _, why)| *why)
+    }
+
+    /// Whether it is there, for a story that has other things to tell as well; said aloud where it is not.
+    pub fn is_there(self, story: &str) -> bool {
+        !lacks(story, self)
+    }
+}
+
+/// Whether a story is to be left out since the runtime lacks what it is about; that is said aloud.
+pub fn lacks(story: &str, ability: Ability) -> bool {
+    let why = ability.why_lacking();
+    if let Some(why) = why {
+        let ground = if *GROUND == Ground::Gvisor { "docker with gVisor" } else { "docker" };
+        crate::skipped(story, &format!("on {ground}: {why}"));
+    }
+    why.is_some()
+}

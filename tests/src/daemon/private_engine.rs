@@ -1,0 +1,178 @@
+//! A container engine of a story's own, to be stopped, killed and started again: no other story is on it.
+//!
+//! It has the runtimes of the engine that the stories run on and one image of it. Whatever it started and mounted is gone when
+//! it is dropped.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::runtime::Engine;
+use crate::procfs;
+use crate::wait::{blocks_until, wait_until};
+
+/// The smallest that the stories know: without a runner, so that it gets ours.
+const IMAGE: &str = "debian:bookworm-slim";
+
+/// For an engine to answer, or to end with its containers.
+const ENGINE_DEADLINE: Duration = Duration::from_secs(120);
+
+pub struct PrivateEngine {
+    directory: TempDir,
+    child: Option<Child>,
+    pub engine: Engine,
+}
+
+impl PrivateEngine {
+    /// With `live_restore`, containers go on while it is not there.
+    pub async fn start(original: &Engine, live_restore: bool) -> Self {
+        let directory = tempfile::Builder::new().prefix("cove-engine-").tempdir().expect("a temporary directory");
+        let socket = directory.path().join("docker.sock").display().to_string();
+        let config = json!({ "live-restore": live_restore, "runtimes": original.own_runtimes() });
+        std::fs::write(directory.path().join("daemon.json"), config.to_string()).expect("our own directory");
+        let engine = Engine { socket, image: IMAGE.into(), ..original.clone() };
+        let mut made = Self { directory, child: None, engine };
+        made.start_again().await;
+        let archive = made.directory.path().join("image.tar").display().to_string();
+        original.docker(&["save", "--output", &archive, IMAGE]);
+        made.engine.docker(&["load", "--input", &archive]);
+        made
+    }
+
+    pub async fn start_again(&mut self) {
+        assert!(self.child.is_none(), "it still runs");
+        let mut child = self.spawn();
+        wait_until("the engine answers", ENGINE_DEADLINE, async || {
+            // On a busy machine it gives up on its own helper; its service manager would start it once more.
+            if child.try_wait().expect("our own child").is_some() {
+                child = self.spawn();
+            }
+            self.engine.answers().then_some(())
+        })
+        .await;
+        self.child = Some(child);
+    }
+
+    fn spawn(&self) -> Child {
+        let path = |name: &str| self.directory.path().join(name);
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(path("log")).expect("our own directory");
+        let mut command = Command::new("dockerd");
+        for (flag, name) in
+            [("--config-file", "daemon.json"), ("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")]
+        {
+            command.arg(flag).arg(path(name));
+        }
+        // Not `--bridge none`, which would take the bridge from under the engine of all other stories.
+        command.args(["--iptables=false", "--ip-masq=false", "--host", &format!("unix://{}", self.engine.socket)]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("dockerd is installed")
+    }
+
+    /// Sends the signal and waits for its end.
+    pub async fn stop(&mut self, signal: Signal) {
+        let mut child = self.child.take().expect("it runs");
+        procfs::signal(i32::try_from(child.id()).expect("a pid"), signal);
+        wait_until("the engine's end", ENGINE_DEADLINE, async || child.try_wait().expect("our own child")).await;
+        // One that was killed leaves its helper behind for a moment, and both files for ever.
+        wait_until("the end of its containerd", ENGINE_DEADLINE, async || {
+            (!self.processes().iter().any(|process| process.name == "containerd")).then_some(())
+        })
+        .await;
+        let _ = std::fs::remove_file(self.directory.path().join("pid"));
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// All that name its directory: its helper, and the keepers of its containers.
+    fn processes(&self) -> Vec<procfs::Process> {
+        let needle = self.directory.path().as_os_str().as_encoded_bytes();
+        let is_its = |process: &procfs::Process| {
+            let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+            line.windows(needle.len()).any(|part| part == needle)
+        };
+        procfs::all().into_iter().filter(is_its).collect()
+    }
+}
+
+impl Drop for PrivateEngine {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().rev().take(30).collect();
+            eprintln!("-- the engine's log, the last first:\n{}", lines.join("\n"));
+        }
+        if let Some(mut child) = self.child.take() {
+            let left = self.engine.try_docker(&["ps", "-aq"]).unwrap_or_default();
+            for container in left.lines() {
+                let _ = self.engine.try_docker(&["rm", "-f", container]);
+            }
+            procfs::signal(i32::try_from(child.id()).expect("a pid"), Signal::SIGTERM);
+            if !blocks_until(ENGINE_DEADLINE, || child.try_wait().is_ok_and(|status| status.is_some())) {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+        for process in self.processes() {
+            procfs::signal(process.pid, Signal::SIGKILL);
+        }
+        for mount in mounts_below(self.directory.path()).iter().rev() {
+            let _ = Command::new("umount").arg("--lazy").arg(mount).status();
+        }
+    }
+}
+
+fn mounts_below(directory: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let places = text.lines().filter_map(|line| line.split(' ').nth(4).map(PathBuf::from));
+    places.filter(|place| place.starts_with(directory)).collect()
+}
+
+impl Engine {
+    pub fn answers(&self) -> bool {
+        self.try_docker(&["version", "--format", "{{.Server.Version}}"]).is_some()
+    }
+
+    fn runtimes(&self) -> Value {
+        serde_json::from_str(&self.docker(&["info", "--format", "{{json .Runtimes}}"])).expect("JSON")
+    }
+
+    /// Of the engine's runtime that sandboxes get.
+    fn told(&self) -> Value {
+        let default = || self.docker(&["info", "--format", "{{.DefaultRuntime}}"]);
+        self.runtimes()[self.oci_runtime.clone().unwrap_or_else(default)].clone()
+    }
+
+    pub(super) fn is_gvisor(&self) -> bool {
+        self.told()["path"]
+            .as_str()
+            .is_some_and(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("runsc")))
+    }
+
+    fn has_argument(&self, argument: &str) -> bool {
+        self.told()["runtimeArgs"].as_array().is_some_and(|all| all.iter().any(|one| one == argument))
+    }
+
+    /// gVisor can be told to have none.
+    pub fn has_network(&self) -> bool {
+        !self.has_argument("--network=none")
+    }
+
+    /// gVisor applies a container's filter of system calls only where it is told to.
+    pub fn has_filter(&self) -> bool {
+        !self.is_gvisor() || self.has_argument("--oci-seccomp")
+    }
+
+    /// Those that somebody configured, as `daemon.json` has them.
+    fn own_runtimes(&self) -> Value {
+        let told = self.runtimes();
+        let is_built_in = |name: &str| name == "runc" || name.starts_with("io.containerd.");
+        let own = told.as_object().expect("a table").iter().filter(|(name, _)| !is_built_in(name));
+        own.map(|(name, told)| (name.clone(), json!({ "path": told["path"], "runtimeArgs": told["runtimeArgs"] })))
+            .collect()
+    }
+}

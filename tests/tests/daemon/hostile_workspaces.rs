@@ -1,0 +1,248 @@
+//! What lies in a workspace is hostile, and so is what happens to its directory: links, races, devices, pipes, huge directories,
+//! a directory that somebody removes by hand.
+
+use e2e::daemon::{Daemon, is_local_only};
+use e2e::{DEADLINE, is_root, skipped, wait_until};
+use serde_json::json;
+use shared_protocol::ErrorCode::{FileNotFound, WorkspaceNotFound};
+
+const SECRET: &str = "the other's secret";
+
+async fn read(daemon: &Daemon, workspace: &str, path: &str) -> e2e::daemon::Answer {
+    daemon.get(&format!("/v1/workspaces/{workspace}/fs/read?path={path}&max_bytes=100")).await
+}
+
+fn content(answer: &e2e::daemon::Answer) -> String {
+    use base64::Engine as _;
+    let json = answer.json();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(json["content_base64"].as_str().unwrap_or_default());
+    String::from_utf8_lossy(&bytes.expect("base64")).into_owned()
+}
+
+#[tokio::test]
+async fn a_workspace_leads_to_no_other() {
+    let daemon = Daemon::start().await;
+    let other = daemon.create(json!({ "workspace_id": "other" })).await;
+    other.sh(&format!("echo {SECRET:?} > secret")).await;
+    let session = daemon.create(json!({ "workspace_id": "mine" })).await;
+    let root = daemon.data_dir().join("workspaces");
+    let root = root.display();
+    session
+        .sh(&format!("ln -s ../other/secret a; ln -s {root}/other/secret b; ln -s {root}/other c; ln -s .. up"))
+        .await;
+    session.destroy().await;
+    let paths = ["a", "b", "c/secret", "up/other/secret", "up/workspaces/other/secret", "../other/secret"];
+    for path in paths {
+        let answer = read(&daemon, "mine", path).await;
+        assert_eq!(answer.status / 100, 4, "{path}: {}", answer.text());
+    }
+    // What a write makes, it makes in the sandbox that does it, and that goes.
+    for path in paths {
+        daemon.post("/v1/workspaces/mine/fs/write", json!({ "path": path, "text": "overwritten" })).await;
+    }
+    assert_eq!(content(&read(&daemon, "other", "secret").await), format!("{SECRET}\n"));
+    daemon.stop().await;
+}
+
+/// One who swaps a directory for a link all the time, to be caught between a look and an open.
+#[tokio::test]
+async fn a_race_with_who_is_inside_leads_nowhere() {
+    let daemon = Daemon::start().await;
+    let other = daemon.create(json!({ "workspace_id": "other" })).await;
+    other.sh(&format!("mkdir d; echo {SECRET:?} > d/f")).await;
+    let session = daemon.create(json!({ "workspace_id": "mine" })).await;
+    let target = daemon.data_dir().join("workspaces/other/d");
+    let swap = format!(
+        "mkdir real; echo mine > real/f; ln -s {} link; cp -r real d; while true; do rm -rf d; ln -s {} d; rm d; cp -r real d; done",
+        target.display(),
+        target.display()
+    );
+    session.ask(json!({ "cmd": swap, "detach": true })).await;
+    let mut mine = 0;
+    for n in 0..150 {
+        let answer = read(&daemon, "mine", "d/f").await;
+        match answer.status {
+            200 => {
+                let text = content(&answer);
+                assert!(text == "mine\n" || text.is_empty() || text == "written", "read {text:?}");
+                mine += 1;
+            }
+            400..=499 => {}
+            other => panic!("{other}: {}", answer.text()),
+        }
+        let path = if n % 2 == 0 { "d/f" } else { "d/new" };
+        daemon.post("/v1/workspaces/mine/fs/write", json!({ "path": path, "text": "written" })).await;
+    }
+    assert!(mine > 0, "the directory was never met as it is");
+    assert_eq!(other.sh("cat d/f; ls d").await, format!("{SECRET}\nf\n"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_device_or_a_pipe_in_a_workspace_is_not_read() {
+    let story = "a_device_or_a_pipe_in_a_workspace_is_not_read";
+    if is_local_only(story, "a container's workspace is the engine's mount") {
+        return;
+    }
+    if !is_root() {
+        return skipped(story, "only root can make a device");
+    }
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({ "workspace_id": "mine" })).await;
+    session.sh("mkfifo pipe; chmod 666 pipe; touch own").await;
+    // Nobody inside can; a restored backup could have.
+    let directory = daemon.data_dir().join("workspaces/mine");
+    let zero = nix::sys::stat::makedev(1, 5);
+    let mode = nix::sys::stat::Mode::from_bits_truncate(0o666);
+    nix::sys::stat::mknod(&directory.join("zero"), nix::sys::stat::SFlag::S_IFCHR, mode, zero).expect("a device");
+    let owner = std::fs::metadata(directory.join("own")).expect("a file");
+    let (uid, gid) = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+    std::os::unix::fs::chown(directory.join("zero"), Some(uid), Some(gid)).expect("our own file");
+    let by_hand = session.exec("head -c 1 zero").await;
+    assert_ne!(by_hand["exit_code"], 0, "a device of the host works inside: {by_hand}");
+    session.destroy().await;
+    for path in ["zero", "pipe"] {
+        let answer = read(&daemon, "mine", path).await;
+        assert_eq!(answer.status / 100, 4, "{path}: {}", answer.text());
+    }
+    daemon.delete("/v1/workspaces/mine").await.ok();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_huge_directory_is_listed_within_bounds_counted_or_not_and_deleted() {
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({ "workspace_id": "mine" })).await;
+    session.sh("head -c 1000000 /dev/zero > large").await;
+    let listed = daemon.get("/v1/workspaces").await.ok();
+    assert!(listed["workspaces"][0]["size_bytes"].as_u64() >= Some(1_000_000), "{listed}");
+    // By the shell itself, in time that a slow machine has.
+    session
+        .ask(json!({ "cmd": "mkdir many; cd many; seq 60000 | xargs touch; cd ..", "timeout_ms": 120_000 }))
+        .await
+        .ok();
+    session.destroy().await;
+    let listed = daemon.get("/v1/workspaces").await.ok();
+    assert_eq!(listed["workspaces"][0]["size_bytes"], json!(null), "{listed}");
+    let files = daemon.get("/v1/workspaces/mine/fs?path=many").await;
+    assert_eq!(files.status, 200, "{}", files.text());
+    let view = files.json();
+    let count = view["entries"].as_array().expect("a list").len();
+    assert!(count == 60_000 || view["truncated"] == true, "{count} of 60000, and nothing is said of the rest");
+    daemon.delete("/v1/workspaces/mine").await.ok();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_directory_that_somebody_removes_under_a_session_is_empty_for_it_and_new_for_others() {
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({ "workspace_id": "mine" })).await;
+    session.sh("echo x > note; mkdir d; cd d").await;
+    std::fs::remove_dir_all(daemon.data_dir().join("workspaces/mine")).expect("our own directory");
+    // The session goes on, and so does its shell; there is nothing to write into any more.
+    assert_eq!(session.sh("echo alive").await, "alive\n");
+    assert_eq!(session.sh("ls -A /workspace").await, "");
+    assert_ne!(session.exec("echo y > /workspace/new").await["exit_code"], 0);
+    assert_eq!(session.put("new", "y").await.refused(), FileNotFound);
+    assert_eq!(session.sh("echo elsewhere > /tmp/f; cat /tmp/f").await, "elsewhere\n");
+    assert_eq!(daemon.get("/v1/workspaces").await.ok()["workspaces"], json!([]));
+    assert_eq!(daemon.get("/v1/workspaces/mine/fs").await.refused(), WorkspaceNotFound);
+    assert_eq!(daemon.delete("/v1/workspaces/mine").await.refused(), WorkspaceNotFound);
+    let fresh = daemon.create(json!({ "workspace_id": "mine" })).await;
+    assert_eq!(fresh.sh("ls -A; echo z > note; cat note").await, "z\n");
+    assert_eq!(session.sh("ls -A /workspace").await, "", "two different directories");
+    session.destroy().await;
+    assert_eq!(fresh.sh("cat note").await, "z\n");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn many_sessions_use_one_workspace_at_once() {
+    const SESSIONS: usize = 6;
+    let daemon = Daemon::start().await;
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(daemon.create(json!({ "workspace_id": "shared" })).await);
+    }
+    // Each appends under a lock that all see, and reads what all wrote.
+    let work = sessions.iter().enumerate().map(|(n, session)| async move {
+        session.sh(&format!("for i in $(seq 50); do flock lock sh -c 'echo {n} >> all'; done")).await
+    });
+    futures_util::future::join_all(work).await;
+    for session in &sessions {
+        assert_eq!(session.sh("wc -l < all").await.trim(), (SESSIONS * 50).to_string());
+    }
+    let refused = daemon.delete("/v1/workspaces/shared").await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(sessions.iter().all(|session| refused.text().contains(&session.id)), "{}", refused.text());
+    daemon.delete("/v1/workspaces/shared?force=true").await.ok();
+    wait_until("all are gone", DEADLINE, async || (daemon.get("/v1/sessions").await.ok() == json!([])).then_some(()))
+        .await;
+    assert_eq!(daemon.get("/v1/workspaces").await.ok()["workspaces"], json!([]));
+    daemon.stop().await;
+}
+
+/// The data directory on a file system with project quotas.
+#[tokio::test]
+async fn a_workspace_holds_no_more_than_its_quota() {
+    let story = "a_workspace_holds_no_more_than_its_quota";
+    if !is_root() {
+        return skipped(story, "only root can mount a file system");
+    }
+    let directory = tempfile::Builder::new().prefix("cove-e2e-").tempdir().expect("a temporary directory");
+    let disk = match QuotaDisk::mount(directory.path()) {
+        Ok(disk) => disk,
+        Err(why) => return skipped(story, &why),
+    };
+    let daemon = Daemon::builder().config("[workspaces]\nmax_mb = 8\n").start_in(directory);
+    let session = daemon.create(json!({ "workspace_id": "mine" })).await;
+    session.sh("head -c 6000000 /dev/zero > a").await;
+    let full = session.exec("head -c 6000000 /dev/zero > b").await;
+    assert_ne!(full["exit_code"], 0, "{full}");
+    assert!(session.put("c", vec![0; 6_000_000]).await.status >= 400);
+    assert_eq!(session.sh("rm -f b; cat a | wc -c").await, "6000000\n");
+    // Whose account it is is not the sandbox's to say, and another has one of its own.
+    let other = daemon.create(json!({ "workspace_id": "other" })).await;
+    other.sh("head -c 6000000 /dev/zero > a").await;
+    let listed = daemon.get("/v1/workspaces").await.ok();
+    assert!(listed["workspaces"][0]["size_bytes"].as_u64() >= Some(6_000_000), "{listed}");
+    other.destroy().await;
+    session.destroy().await;
+    daemon.delete("/v1/workspaces/mine").await.ok();
+    let again = daemon.create(json!({ "workspace_id": "mine" })).await;
+    again.sh("head -c 6000000 /dev/zero > a").await;
+    daemon.stop().await;
+    drop(disk);
+}
+
+/// Mounted at `data` in a directory until dropped.
+struct QuotaDisk(std::path::PathBuf);
+
+impl QuotaDisk {
+    fn mount(directory: &std::path::Path) -> Result<Self, String> {
+        let (image, place) = (directory.join("disk"), directory.join("data"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(128 << 20)).map_err(|e| e.to_string())?;
+        std::fs::create_dir(&place).map_err(|e| e.to_string())?;
+        let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+            let output = std::process::Command::new(program).args(arguments).output();
+            let output = output.map_err(|e| format!("{program}: {e}"))?;
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            if output.status.success() { Ok(()) } else { Err(format!("{program}: {said}")) }
+        };
+        let make = ["-q", "-O", "quota,project", "-E", "quotatype=prjquota"].map(std::ffi::OsStr::new);
+        run("mkfs.ext4", &[&make[..], &[image.as_os_str()]].concat())?;
+        let options = ["-o", "loop,prjquota"].map(std::ffi::OsStr::new);
+        run("mount", &[&options[..], &[image.as_os_str(), place.as_os_str()]].concat())
+            .map_err(|why| format!("this kernel has no quotas for ext4: {why}"))?;
+        Ok(Self(place))
+    }
+}
+
+impl Drop for QuotaDisk {
+    fn drop(&mut self) {
+        let unmounted = std::process::Command::new("umount").arg(&self.0).status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            eprintln!("could not unmount {}", self.0.display());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The daemon dies at each of its failpoints. Whatever it was doing, the next one brings database, runtime and host together again.
+
+use e2e::daemon::{Daemon, Session, failpoints, is_local_only};
+use e2e::{DEADLINE, is_soak, wait_until};
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::agreed;
+
+const TIMES: usize = 1;
+const SOAK_TIMES: usize = 20;
+
+fn small() -> Value {
+    json!({ "resources": { "memory_mb": 64, "disk_mb": 16, "pids": 32 } })
+}
+
+/// Creates, uses and destroys until the daemon dies of it.
+async fn use_until_dead(daemon: &mut Daemon) {
+    let api = daemon.api().clone();
+    let using = tokio::spawn(async move {
+        // Every answer may be the one that never comes.
+        let keyed = api.with_header("idempotency-key", "kept");
+        let _ = keyed.try_send(Method::POST, "/v1/sessions", small().to_string()).await;
+        loop {
+            let mut short = small();
+            short["ttl_seconds"] = json!(1);
+            short["labels"] = json!({ "short": "yes" });
+            let _ = api.try_send(Method::POST, "/v1/sessions", short.to_string()).await;
+            let Ok(answer) = api.try_send(Method::POST, "/v1/sessions", small().to_string()).await else { return };
+            let id = answer.json()["id"].as_str().unwrap_or_default().to_owned();
+            let exec = json!({ "cmd": "cd /tmp; echo well" }).to_string();
+            let _ = api.try_send(Method::POST, &format!("/v1/sessions/{id}/exec"), exec).await;
+            if api.try_send(Method::DELETE, &format!("/v1/sessions/{id}"), "").await.is_err() {
+                return;
+            }
+        }
+    });
+    daemon.ended().await;
+    let _ = using.await;
+}
+
+/// What runs now is whole, the key means one session, and all of it can be ended without a trace.
+async fn is_whole(daemon: Daemon, name: &str) {
+    for id in agreed(&daemon).await {
+        let session = Session { api: daemon.api().clone(), id };
+        // What has a second to live may be gone before it is asked.
+        if session.view().await["labels"]["short"] != "yes" {
+            assert_eq!(session.sh("echo well").await, "well\n", "after {name}");
+        }
+    }
+    let keyed = daemon.with_header("idempotency-key", "kept");
+    let (first, second) = (keyed.create(small()).await, keyed.create(small()).await);
+    assert_eq!(first.id, second.id, "after {name}");
+    assert_eq!(first.sh("echo well").await, "well\n", "after {name}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_death_at_any_step_leaves_nothing_that_the_next_start_does_not_mend() {
+    let _alone = crate::alone().await;
+    if is_local_only(
+        "a_death_at_any_step_leaves_nothing_that_the_next_start_does_not_mend",
+        "it counts local sandboxes",
+    ) {
+        return;
+    }
+    // Those of a start and of pools have their own stories.
+    let apart = ["recover.", "claim.", "pool."];
+    let is_apart = |name: &&String| apart.iter().any(|prefix| name.starts_with(prefix));
+    let names: Vec<&String> = failpoints().iter().filter(|name| !is_apart(name)).collect();
+    assert!(names.len() >= 20, "{names:?}");
+    for turn in 0..if is_soak() { SOAK_TIMES } else { TIMES } {
+        for name in &names {
+            // Each time a little later.
+            let nth = turn + if name.starts_with("store.") { 3 } else { 1 };
+            let start = std::time::Instant::now();
+            let mut daemon = Daemon::builder().failpoints(&format!("{name}=abort@{nth}")).start().await;
+            use_until_dead(&mut daemon).await;
+            daemon.rebuild(|builder| builder.failpoints(""));
+            is_whole(daemon.start_again(), name).await;
+            println!("{name} at {nth}: {:?}", start.elapsed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_death_during_recovery_is_mended_by_the_next_recovery() {
+    let _alone = crate::alone().await;
+    if is_local_only("a_death_during_recovery_is_mended_by_the_next_recovery", "it counts local sandboxes") {
+        return;
+    }
+    let names: Vec<&String> = failpoints().iter().filter(|name| name.starts_with("recover.")).collect();
+    assert!(names.len() >= 5, "{names:?}");
+    for _ in 0..if is_soak() { SOAK_TIMES } else { TIMES } {
+        for name in &names {
+            // One that runs, one of the daemon's own that no row owns, and one whose making is cut off.
+            let mut daemon = Daemon::builder().failpoints("create.made=abort@4").start().await;
+            let kept = daemon.create(small()).await;
+            let mut in_workspace = small();
+            in_workspace["workspace_id"] = json!("w");
+            daemon.create(in_workspace).await.destroy().await;
+            daemon.get("/v1/workspaces/w/fs").await.ok();
+            let _ = daemon.try_send(Method::POST, "/v1/sessions", small().to_string()).await;
+            daemon.ended().await;
+            daemon.rebuild(|builder| builder.failpoints(&format!("{name}=abort")));
+            let (status, _) = daemon.start_in_vain().await;
+            assert_eq!(status.code(), None, "{name} was not reached");
+            daemon.rebuild(|builder| builder.failpoints(""));
+            let daemon = daemon.start_again();
+            let ids = agreed(&daemon).await;
+            assert_eq!(ids.into_iter().collect::<Vec<_>>(), [kept.id], "after {name}");
+            is_whole(daemon, name).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_fails_the_create_and_leaves_nothing() {
+    let _alone = crate::alone().await;
+    for name in failpoints().iter().filter(|name| name.starts_with("local.create.") || *name == "store.commit") {
+        let daemon = Daemon::builder().failpoints(&format!("{name}=error")).start().await;
+        let refused = daemon.post("/v1/sessions", small()).await;
+        assert_eq!(refused.status, 500, "{name}: {}", refused.text());
+        assert!(refused.text().contains(name.as_str()), "the cause is told: {}", refused.text());
+        assert!(agreed(&daemon).await.is_empty(), "{name}");
+        wait_until("an empty list", DEADLINE, async || {
+            (daemon.get("/v1/sessions").await.ok() == json!([])).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+    }
+}

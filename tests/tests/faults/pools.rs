@@ -1,0 +1,86 @@
+//! The daemon dies at each step of a claim and of a refill. The next one gives no sandbox twice, and leaves none behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use e2e::daemon::{Daemon, Leftovers, Session, failpoints, is_local_only};
+use e2e::{LONG_DEADLINE, wait_until};
+use hyper::Method;
+use serde_json::json;
+
+const SIZE: u64 = 2;
+
+/// Claims and lets go until the daemon dies of it. What was acknowledged, and whose it is.
+async fn use_until_dead(daemon: &mut Daemon) -> BTreeMap<String, usize> {
+    let api = daemon.api().clone();
+    let using = tokio::spawn(async move {
+        let mut acknowledged = BTreeMap::new();
+        for n in 0.. {
+            let mut request = json!({ "env": { "N": n.to_string() } });
+            if n % 2 == 1 {
+                request["workspace_id"] = json!(format!("w{n}"));
+            }
+            let Ok(answer) = api.try_send(Method::POST, "/v1/sessions", request.to_string()).await else { break };
+            let id = answer.ok()["id"].as_str().expect("an id").to_owned();
+            assert_eq!(acknowledged.insert(id, n), None, "it was given twice");
+            let resized = json!({ "size": 1 + n % 2 }).to_string();
+            if api.try_send(Method::PUT, "/v1/pools/base", resized).await.is_err() {
+                break;
+            }
+        }
+        acknowledged
+    });
+    daemon.ended().await;
+    using.await.expect("a client does not fail")
+}
+
+async fn ids(daemon: &Daemon, query: &str) -> BTreeSet<String> {
+    let list = daemon.get(&format!("/v1/sessions{query}")).await.ok();
+    list.as_array().expect("a list").iter().map(|view| view["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// What is listed as sessions and as members is what there is on the host. Gives both.
+async fn agreed(daemon: &Daemon) -> (BTreeSet<String>, BTreeSet<String>) {
+    wait_until("database and host to agree", LONG_DEADLINE, async || {
+        let pools = daemon.get("/v1/pools").await.ok();
+        let (sessions, members) = (ids(daemon, "?status=running").await, ids(daemon, "?status=pool_idle").await);
+        let all: BTreeSet<String> = sessions.union(&members).cloned().collect();
+        let is_full = pools[0]["idle"] == SIZE && pools[0]["starting"] == 0;
+        let is_disjoint = sessions.is_disjoint(&members);
+        (is_full && is_disjoint && all == Leftovers::sandboxes(&daemon.data_dir())).then_some((sessions, members))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_death_during_a_claim_or_a_refill_gives_no_sandbox_twice_and_leaves_none() {
+    let _alone = crate::alone().await;
+    if is_local_only("a_death_during_a_claim_or_a_refill", "it counts local sandboxes") {
+        return;
+    }
+    let names = failpoints().iter().filter(|name| name.starts_with("claim.") || name.starts_with("pool."));
+    let names: Vec<&String> = names.collect();
+    assert_eq!(names.len(), 9, "{names:?}");
+    for name in names {
+        // Not while the first members are started, when nobody has asked for anything yet.
+        let nth = if name.starts_with("claim.") || name == "pool.discarding" { 1 } else { SIZE + 1 };
+        let builder = Daemon::builder().config(&format!("[pool]\nbase = {SIZE}\n"));
+        let mut daemon = builder.failpoints(&format!("{name}=abort@{nth}")).start().await;
+        let acknowledged = use_until_dead(&mut daemon).await;
+        daemon.rebuild(|builder| builder.failpoints(""));
+        let daemon = daemon.start_again();
+        let (sessions, members) = agreed(&daemon).await;
+        for (id, n) in &acknowledged {
+            assert!(sessions.contains(id), "after {name}: {id} was acknowledged and is lost");
+            let session = Session { api: daemon.api().clone(), id: id.clone() };
+            assert_eq!(session.sh("echo $N; pwd").await, format!("{n}\n/workspace\n"), "after {name}");
+        }
+        let next = daemon.create(json!({ "env": { "N": "new" } })).await;
+        assert!(members.contains(&next.id), "after {name}: no member was given");
+        assert_eq!(next.view().await["acquire_source"], "pool", "after {name}: a member was not as it should be");
+        assert_eq!(next.sh("echo $N").await, "new\n", "after {name}");
+        for id in ids(&daemon, "").await {
+            Session { api: daemon.api().clone(), id }.destroy().await;
+        }
+        daemon.stop().await;
+    }
+}
