@@ -124,7 +124,12 @@ impl Bash {
 
     /// Whether bash has read every line it was sent. It reads the next one only when all before it have been run.
     pub fn has_read_all(&self) -> bool {
-        pipe::unsent(self.socket.get_ref()) == 0
+        self.unread() == 0
+    }
+
+    /// How much of what it was sent bash has not read, in the kernel's own measure.
+    pub fn unread(&self) -> usize {
+        pipe::unsent(self.socket.get_ref())
     }
 
     /// The next thing that happened. With `read_terminal` unset the terminal's output waits in the kernel.
@@ -251,7 +256,7 @@ impl Bash {
         {
             return Ok(());
         }
-        match self.foreground().or_else(|| self.newest_job()) {
+        match self.in_front() {
             Some(group) => signal::kill_group(group, number),
             None => Err(io::ErrorKind::NotFound.into()),
         }
@@ -261,15 +266,42 @@ impl Bash {
     /// bash waits for a job in front it starts no other, so it is that one, unless bash itself is busy and the last job is in the
     /// background.
     fn newest_job(&self) -> Option<i32> {
-        if self.terminal.get_ref().tells_foreground() {
-            return None;
+        let leads = |pid: &i32| proc::stat(*pid).is_some_and(|s| s.group == *pid);
+        let is_told = self.terminal.get_ref().tells_foreground();
+        (!is_told).then(|| self.children().into_iter().filter(leads).max().unwrap_or(self.pid()))
+    }
+
+    /// The processes that this shell has started, leaders of their groups or not.
+    fn children(&self) -> Vec<i32> {
+        let shell = self.pid();
+        let is_child = |pid: &i32| proc::stat(*pid).is_some_and(|s| s.parent == shell && s.session == shell);
+        proc::pids().unwrap_or_default().into_iter().filter(is_child).collect()
+    }
+
+    /// Whether an interrupt would be lost on a child of bash: it still has bash's way with signals and forgets what it caught when it
+    /// becomes its program or subshell. `None` where the kernel does not tell, and it still has bash's name.
+    pub fn loses_interrupts(&self, child: i32) -> Option<bool> {
+        match proc::catches_and_ignores(child, libc::SIGINT, libc::SIGQUIT) {
+            None if proc::name(child).is_some_and(|name| Some(name) == proc::name(self.pid())) => None,
+            told => Some(told.unwrap_or(false)),
         }
-        let (shell, pids) = (self.pid(), proc::pids().ok()?);
-        let jobs = pids.into_iter().filter_map(|pid| {
-            let stat = proc::stat(pid)?;
-            (stat.parent == shell && stat.session == shell && stat.group == pid).then_some(pid)
-        });
-        jobs.max().or(Some(shell))
+    }
+
+    /// Whether an interrupt would go to bash itself now, or to a child that loses it; or might, where the kernel does not tell.
+    pub fn may_lose_interrupts(&self) -> bool {
+        self.foreground().is_none_or(|group| group == self.pid() || self.loses_interrupts(group) != Some(false))
+    }
+
+    /// The children that may have been too young for an interrupt which bash or one of them lost: all, or where the kernel does not
+    /// tell who was in front, those that still have bash's name.
+    pub fn young_jobs(&self) -> Vec<i32> {
+        let is_told = self.terminal.get_ref().tells_foreground();
+        self.children().into_iter().filter(|child| is_told || self.loses_interrupts(*child) != Some(false)).collect()
+    }
+
+    /// The group in front: where the kernel does not tell, the one that should be.
+    pub fn in_front(&self) -> Option<i32> {
+        self.foreground().or_else(|| self.newest_job())
     }
 
     /// Whether a foreground program waits for input at the terminal. `None` where the kernel does not say.

@@ -17,6 +17,21 @@ pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// What a process is called: after `fork` as its parent, after `exec` as its program.
+pub fn name(pid: i32) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/comm")).ok()
+}
+
+/// Whether a process catches and ignores these signals. `None` where the kernel does not tell, as gVisor's.
+pub fn catches_and_ignores(pid: i32, caught: i32, ignored: i32) -> Option<bool> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let has = |field: &str, signal: i32| {
+        let mask = text.lines().find_map(|line| line.strip_prefix(field))?.trim();
+        Some(u64::from_str_radix(mask, 16).ok()? >> (signal - 1) & 1 == 1)
+    };
+    Some(has("SigCgt:", caught)? && has("SigIgn:", ignored)?)
+}
+
 /// The command name stands in parentheses and may itself hold any byte, `)` included: fields count from the last one.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let end = text.iter().rposition(|b| *b == b')')?;
@@ -100,6 +115,24 @@ mod tests {
         assert_eq!(stat, Stat { state: b'S', parent: 3, group: 4, session: 5 });
         assert_eq!(parse_stat(b"12 (a"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn the_signals_of_a_process_are_told() {
+        let mut child = std::process::Command::new("bash")
+            .args(["-c", "trap : INT; trap '' QUIT; echo; read"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert_eq!(catches_and_ignores(pid, libc::SIGINT, libc::SIGQUIT), Some(true));
+        assert_eq!(catches_and_ignores(pid, libc::SIGUSR1, libc::SIGQUIT), Some(false));
+        assert_eq!(catches_and_ignores(pid, libc::SIGINT, libc::SIGUSR1), Some(false));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(catches_and_ignores(pid, libc::SIGINT, libc::SIGQUIT), None);
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl Driver {
                     deadline: timeout.and_then(|timeout| now.checked_add(timeout)),
                     ladder: None,
                     awaiting_input: false,
+                    unheard: None,
                     look: (now + FIRST_LOOK, FIRST_LOOK),
                     end: End::Unsuspected,
                 });

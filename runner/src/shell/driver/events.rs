@@ -12,7 +12,7 @@ use super::super::script::file;
 use super::super::state::State;
 use super::messages::Request;
 use super::time::FIRST_LOOK;
-use super::{Current, Driver, Manner, RUNNER_ENDS};
+use super::{Current, Driver, Manner, RUNNER_ENDS, Unheard};
 use crate::output::OutputLog;
 
 impl Driver {
@@ -139,15 +139,18 @@ impl Driver {
     }
 
     pub(super) fn signal(&mut self, number: i32, exec_id: Option<&ExecId>) -> Result<(), ErrorBody> {
-        let (current, bash) = self.running()?;
+        self.running()?;
+        let (Some(current), Some(bash)) = (&mut self.current, &self.bash) else { return Ok(()) };
         if let Some(id) = exec_id.filter(|id| **id != current.job.exec.id) {
             let message = format!("exec {id} is not running");
             return Err(ErrorBody::new(ErrorCode::Conflict, message));
         }
+        let unheard = Unheard::before(number, bash);
         bash.signal_foreground(number).map_err(|error| {
             ErrorBody::new(ErrorCode::Conflict, format!("no foreground program took the signal: {error}"))
         })?;
         bash.feed_tail(&current.mark);
+        current.unheard = unheard.map(|unheard| unheard.sent(bash));
         Ok(())
     }
 

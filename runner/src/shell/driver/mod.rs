@@ -12,13 +12,15 @@
 //! Whatever happens, an exec ends exactly once (`ExecTable::end`), and the queue goes on.
 //!
 //! The task and its state are here; what it does is in the files beside: `starting` bash and replacing it, `commands` from the
-//! queue to their outcome, `events` and requests as they come, and `time` when none comes.
+//! queue to their outcome, `events` and requests as they come, `time` when none comes, and
+//! `unheard` for interrupts that bash would lose.
 
 mod commands;
 mod events;
 mod messages;
 mod starting;
 mod time;
+mod unheard;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -36,6 +38,7 @@ use super::state::State;
 use crate::exec::Exec;
 use crate::output::Pump;
 pub use messages::{Context, Job, Request, Shared};
+use unheard::Unheard;
 
 /// What one read of the terminal may bring: its log must have so much room before.
 const TERMINAL_READ_ROOM: usize = 16 << 10;
@@ -69,6 +72,7 @@ struct Current {
     /// When the time was up, and the steps taken since.
     ladder: Option<(Instant, u32)>,
     awaiting_input: bool,
+    unheard: Option<Unheard>,
     /// When to look at it next, and the interval.
     look: (Instant, Duration),
     end: End,

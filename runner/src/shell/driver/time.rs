@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::super::ladder::{self, Next, Step};
 use super::super::script;
 use super::starting::STARTUP_DEADLINE;
-use super::{Driver, End};
+use super::{Driver, End, Unheard};
 
 /// First and longest interval of looking at a command: whether a program waits at the terminal, whether it is over unsaid.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(100);
@@ -30,7 +30,10 @@ impl Driver {
                         Next::Nothing => None,
                     });
                 }
-                None => times.extend([current.deadline, Some(current.look.0)]),
+                None => {
+                    let unheard = current.unheard.as_ref().map(Unheard::at);
+                    times.extend([current.deadline, Some(current.look.0), unheard]);
+                }
             }
         }
         times.into_iter().flatten().min()
@@ -52,6 +55,13 @@ impl Driver {
         if current.ladder.is_none() && current.deadline.is_some_and(|d| d <= now) {
             current.awaiting_input = bash.is_awaiting_input() == Some(true);
             current.ladder = Some((now, 0));
+        }
+        if current
+            .unheard
+            .as_mut()
+            .is_some_and(|unheard| unheard.at() <= now && unheard.is_settled(bash, &current.mark))
+        {
+            current.unheard = None;
         }
         if current.ladder.is_some() {
             self.climb();
