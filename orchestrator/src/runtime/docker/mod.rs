@@ -430,7 +430,11 @@ impl Runtime for DockerRuntime {
     }
 
     async fn resume(&self, id: &SessionId) -> Result<(), RuntimeError> {
-        self.inner.resume(id).await
+        // What others pause is woken by the watcher.
+        match self.inner.live.is_paused_by_us(id) {
+            Some(false) => Ok(()),
+            _ => self.inner.resume(id).await,
+        }
     }
 
     async fn destroy(&self, id: &SessionId) -> Result<(), RuntimeError> {

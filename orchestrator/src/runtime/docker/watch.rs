@@ -142,7 +142,7 @@ impl Watcher {
 
     /// A session that we hold to be running must run: its requests would hang otherwise.
     async fn wake(&self, id: &SessionId) {
-        if !self.live.is_paused_by_another(id) {
+        if self.live.is_paused_by_us(id) != Some(false) {
             return;
         }
         tracing::warn!(session_id = %id, "a container was paused behind our back; it goes on");
