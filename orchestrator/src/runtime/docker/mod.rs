@@ -108,10 +108,12 @@ impl DockerRuntime {
     /// Fails where no engine answers.
     pub async fn new(mut config: DockerConfig) -> Result<Self, RuntimeError> {
         let docker = connect(&config.socket).await?;
-        if engine::is_podman(&docker).await {
+        // For either an engine starts programs to ask them for their versions, which takes seconds on a host that is busy.
+        let (is_podman, info) = tokio::join!(engine::is_podman(&docker), docker.info());
+        if is_podman {
             tracing::warn!(socket = %config.socket.display(), "this engine is Podman, with which sessions cannot be made yet");
         }
-        let info = docker.info().await.map_err(|error| engine::failed("asking the container engine", error))?;
+        let info = info.map_err(|error| engine::failed("asking the container engine", error))?;
         let kernel = Kernel::of(&info, config.oci_runtime.as_deref());
         let has_network = kernel::has_network(&info, config.oci_runtime.as_deref());
         // As it is compared with what is mounted, by its real place.
@@ -154,7 +156,9 @@ async fn connect(socket: &Path) -> Result<Docker, RuntimeError> {
     let path = socket.to_string_lossy();
     let docker = Docker::connect_with_unix(&path, ENGINE_TIMEOUT_SECONDS, bollard::API_DEFAULT_VERSION)
         .map_err(|error| engine::failed(&step, error))?;
-    docker.negotiate_version().await.map_err(|error| engine::failed(&step, error))
+    // Nothing is asked for by a version of the API, so that none is to be agreed upon: that would be one more long wait at the start.
+    docker.ping().await.map_err(|error| engine::failed(&step, error))?;
+    Ok(docker)
 }
 
 /// One line about the engine at a socket, for `cove doctor`.
