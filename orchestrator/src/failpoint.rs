@@ -6,7 +6,7 @@
 use std::io;
 
 /// All there are. One that is not in this list cannot be named, and a test looks for each of them in the sources.
-pub const NAMES: [&str; 36] = [
+pub const NAMES: [&str; 41] = [
     "claim.given",
     "claim.intended",
     "claim.workspace",
@@ -21,6 +21,11 @@ pub const NAMES: [&str; 36] = [
     "destroy.intended",
     "destroy.removed",
     "destroy.ended",
+    "docker.create.directory",
+    "docker.create.made",
+    "docker.create.started",
+    "docker.destroy.container",
+    "docker.destroy.directory",
     "expire.due",
     "local.create.directory",
     "local.create.cgroup",

@@ -1,5 +1,6 @@
 //! What a daemon has left on the host: processes, mounts, cgroups, directories.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Everything that can be told to be of one data directory.
@@ -38,11 +39,21 @@ impl Leftovers {
         left
     }
 
-    /// The sandboxes that there is anything of, by their ids: directories and cgroups.
-    pub fn sandboxes(data_dir: &Path) -> std::collections::BTreeSet<String> {
+    /// The sandboxes that there is anything of, by their ids: directories, cgroups, containers.
+    pub fn sandboxes(data_dir: &Path) -> BTreeSet<String> {
         let mut places = children(&data_dir.join("sandboxes"));
+        places.extend(children(&data_dir.join("containers")));
         places.extend(cgroups_of(data_dir).iter().flat_map(|cgroup| children(cgroup)).filter(|path| path.is_dir()));
-        places.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
+        let names = places.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        names.chain(containers_of(data_dir).into_iter().map(|(id, _)| id)).collect()
+    }
+
+    /// How many first processes run, whoever knows of them: runners as the host sees them, or the engine.
+    pub fn first_processes(data_dir: &Path) -> usize {
+        match super::engine() {
+            Some(_) => containers_of(data_dir).iter().filter(|(_, runs)| *runs).count(),
+            None => Self::runners(data_dir).len(),
+        }
     }
 
     /// Processes whose program lies in the directory.
@@ -50,6 +61,20 @@ impl Leftovers {
         let exe = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe"));
         let is_ours = |pid: i32| exe(pid).is_ok_and(|exe| exe.starts_with(data_dir));
         crate::procfs::all().into_iter().filter(|process| is_ours(process.pid)).collect()
+    }
+
+    /// What a daemon that is broken leaves shall not outlive the story that found out.
+    pub fn sweep(data_dir: &Path) {
+        for process in Self::runners(data_dir) {
+            crate::procfs::signal(process.pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        let instance = instance(data_dir);
+        if let Some(engine) = super::engine().filter(|_| !instance.is_empty()) {
+            engine
+                .containers_of(&instance)
+                .iter()
+                .for_each(|container| drop(engine.try_docker(&["rm", "-f", container])));
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -60,6 +85,13 @@ impl Leftovers {
 /// The daemon writes down how it names what is its own.
 fn instance(data_dir: &Path) -> String {
     std::fs::read_to_string(data_dir.join("cgroup")).unwrap_or_default().trim().to_owned()
+}
+
+/// Sessions with a container, where there is an engine, and whether it runs.
+fn containers_of(data_dir: &Path) -> Vec<(String, bool)> {
+    let instance = instance(data_dir);
+    let engine = super::engine().filter(|_| !instance.is_empty());
+    engine.map(|engine| engine.sessions_of(&instance)).unwrap_or_default()
 }
 
 fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {

@@ -340,12 +340,9 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// What a daemon that is broken leaves shall not outlive the story that found out.
     fn sweep(&self) {
         if self.directory.is_some() {
-            for process in Leftovers::runners(&self.data_dir()) {
-                procfs::signal(process.pid, Signal::SIGKILL);
-            }
+            Leftovers::sweep(&self.data_dir());
         }
     }
 }

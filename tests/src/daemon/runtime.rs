@@ -89,6 +89,15 @@ impl Engine {
         listed.lines().map(str::to_owned).collect()
     }
 
+    /// The sessions that a daemon has containers of, and whether their first process runs.
+    pub(super) fn sessions_of(&self, instance: &str) -> Vec<(String, bool)> {
+        let format = "{{.Label \"cove.session\"}} {{.State}}";
+        let filter = format!("label=cove.data-dir={instance}");
+        let listed = self.docker(&["ps", "-a", "--no-trunc", "--filter", &filter, "--format", format]);
+        let one = |line: &str| line.split_once(' ').map(|(id, state)| (id.to_owned(), state == "running"));
+        listed.lines().filter_map(one).collect()
+    }
+
     pub fn socket(&self) -> &str {
         &self.socket
     }

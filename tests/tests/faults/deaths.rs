@@ -1,11 +1,13 @@
 //! The daemon dies at each of its failpoints. Whatever it was doing, the next one brings database, runtime and host together again.
 
-use e2e::daemon::{Daemon, Session, failpoints, is_local_only};
+use std::collections::BTreeSet;
+
+use e2e::daemon::{Answer, Daemon, Session};
 use e2e::{DEADLINE, is_soak, wait_until};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::agreed;
+use crate::{agreed, reachable};
 
 const TIMES: usize = 1;
 const SOAK_TIMES: usize = 20;
@@ -14,34 +16,51 @@ fn small() -> Value {
     json!({ "resources": { "memory_mb": 64, "disk_mb": 16, "pids": 32 } })
 }
 
-/// Creates, uses and destroys until the daemon dies of it.
-async fn use_until_dead(daemon: &mut Daemon) {
+fn id_of(answer: &Answer) -> String {
+    answer.json()["id"].as_str().expect("a session has an id").to_owned()
+}
+
+/// Creates, uses and destroys until the daemon dies of it. What was acknowledged and is to be there still.
+async fn use_until_dead(daemon: &mut Daemon) -> BTreeSet<String> {
     let api = daemon.api().clone();
     let using = tokio::spawn(async move {
+        let mut theirs = BTreeSet::new();
         // Every answer may be the one that never comes.
         let keyed = api.with_header("idempotency-key", "kept");
-        let _ = keyed.try_send(Method::POST, "/v1/sessions", small().to_string()).await;
+        let kept = keyed.try_send(Method::POST, "/v1/sessions", small().to_string()).await;
+        theirs.extend(kept.ok().filter(|answer| answer.status == 201).as_ref().map(id_of));
         loop {
             let mut short = small();
             short["ttl_seconds"] = json!(1);
             short["labels"] = json!({ "short": "yes" });
             let _ = api.try_send(Method::POST, "/v1/sessions", short.to_string()).await;
-            let Ok(answer) = api.try_send(Method::POST, "/v1/sessions", small().to_string()).await else { return };
-            let id = answer.json()["id"].as_str().unwrap_or_default().to_owned();
+            let Ok(answer) = api.try_send(Method::POST, "/v1/sessions", small().to_string()).await else { break };
+            let id = id_of(&answer);
+            theirs.insert(id.clone());
             let exec = json!({ "cmd": "cd /tmp; echo well" }).to_string();
             let _ = api.try_send(Method::POST, &format!("/v1/sessions/{id}/exec"), exec).await;
+            // From here on it may be gone.
+            theirs.remove(&id);
             if api.try_send(Method::DELETE, &format!("/v1/sessions/{id}"), "").await.is_err() {
-                return;
+                break;
             }
         }
+        theirs
     });
     daemon.ended().await;
-    let _ = using.await;
+    using.await.expect("a client does not fail")
 }
 
-/// What runs now is whole, the key means one session, and all of it can be ended without a trace.
-async fn is_whole(daemon: Daemon, name: &str) {
-    for id in agreed(&daemon).await {
+/// What was acknowledged runs, what runs is whole, the key means one session, and all of it can be ended without a trace.
+async fn is_whole(daemon: Daemon, acknowledged: &BTreeSet<String>, name: &str) {
+    let there = agreed(&daemon).await;
+    assert!(
+        acknowledged.is_subset(&there),
+        "after {name}: {acknowledged:?} were acknowledged, and there are {there:?}"
+    );
+    let crashed = daemon.get("/v1/sessions?status=crashed").await.ok();
+    assert_eq!(crashed, json!([]), "after {name}: only the daemon died");
+    for id in there {
         let session = Session { api: daemon.api().clone(), id };
         // What has a second to live may be gone before it is asked.
         if session.view().await["labels"]["short"] != "yes" {
@@ -58,26 +77,20 @@ async fn is_whole(daemon: Daemon, name: &str) {
 #[tokio::test]
 async fn a_death_at_any_step_leaves_nothing_that_the_next_start_does_not_mend() {
     let _alone = crate::alone().await;
-    if is_local_only(
-        "a_death_at_any_step_leaves_nothing_that_the_next_start_does_not_mend",
-        "it counts local sandboxes",
-    ) {
-        return;
-    }
     // Those of a start and of pools have their own stories.
     let apart = ["recover.", "claim.", "pool."];
     let is_apart = |name: &&String| apart.iter().any(|prefix| name.starts_with(prefix));
-    let names: Vec<&String> = failpoints().iter().filter(|name| !is_apart(name)).collect();
-    assert!(names.len() >= 20, "{names:?}");
+    let names: Vec<&String> = reachable().filter(|name| !is_apart(name)).collect();
+    assert!(names.len() >= 18, "{names:?}");
     for turn in 0..if is_soak() { SOAK_TIMES } else { TIMES } {
         for name in &names {
             // Each time a little later.
             let nth = turn + if name.starts_with("store.") { 3 } else { 1 };
             let start = std::time::Instant::now();
             let mut daemon = Daemon::builder().failpoints(&format!("{name}=abort@{nth}")).start().await;
-            use_until_dead(&mut daemon).await;
+            let acknowledged = use_until_dead(&mut daemon).await;
             daemon.rebuild(|builder| builder.failpoints(""));
-            is_whole(daemon.start_again(), name).await;
+            is_whole(daemon.start_again(), &acknowledged, name).await;
             println!("{name} at {nth}: {:?}", start.elapsed());
         }
     }
@@ -86,10 +99,7 @@ async fn a_death_at_any_step_leaves_nothing_that_the_next_start_does_not_mend() 
 #[tokio::test]
 async fn a_death_during_recovery_is_mended_by_the_next_recovery() {
     let _alone = crate::alone().await;
-    if is_local_only("a_death_during_recovery_is_mended_by_the_next_recovery", "it counts local sandboxes") {
-        return;
-    }
-    let names: Vec<&String> = failpoints().iter().filter(|name| name.starts_with("recover.")).collect();
+    let names: Vec<&String> = reachable().filter(|name| name.starts_with("recover.")).collect();
     assert!(names.len() >= 5, "{names:?}");
     for _ in 0..if is_soak() { SOAK_TIMES } else { TIMES } {
         for name in &names {
@@ -107,9 +117,9 @@ async fn a_death_during_recovery_is_mended_by_the_next_recovery() {
             assert_eq!(status.code(), None, "{name} was not reached");
             daemon.rebuild(|builder| builder.failpoints(""));
             let daemon = daemon.start_again();
-            let ids = agreed(&daemon).await;
-            assert_eq!(ids.into_iter().collect::<Vec<_>>(), [kept.id], "after {name}");
-            is_whole(daemon, name).await;
+            let kept = BTreeSet::from([kept.id]);
+            assert_eq!(agreed(&daemon).await, kept, "after {name}");
+            is_whole(daemon, &kept, name).await;
         }
     }
 }
@@ -117,7 +127,7 @@ async fn a_death_during_recovery_is_mended_by_the_next_recovery() {
 #[tokio::test]
 async fn a_commit_that_fails_fails_the_create_and_leaves_nothing() {
     let _alone = crate::alone().await;
-    for name in failpoints().iter().filter(|name| name.starts_with("local.create.") || *name == "store.commit") {
+    for name in reachable().filter(|name| name.contains(".create.") || *name == "store.commit") {
         let daemon = Daemon::builder().failpoints(&format!("{name}=error")).start().await;
         let refused = daemon.post("/v1/sessions", small()).await;
         assert_eq!(refused.status, 500, "{name}: {}", refused.text());

@@ -3,15 +3,16 @@
 
 mod database;
 mod deaths;
+mod engine;
 mod host;
 mod kills;
 mod pools;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use e2e::daemon::{Daemon, Leftovers};
-use e2e::wait_until;
+use e2e::daemon::{Daemon, Leftovers, engine, failpoints};
+use e2e::{LONG_DEADLINE, wait_until};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// For the database, the runtime and the host to agree after a start.
@@ -24,23 +25,41 @@ async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// What the daemon says runs, is what there is: directories, cgroups, and a runner each. Gives the ids.
+/// Those that the database says are not over. The one way to see an intent that nobody has carried out, or taken back.
+fn rows(daemon: &Daemon) -> BTreeSet<String> {
+    let database = rusqlite::Connection::open(daemon.data_dir().join("cove.db")).expect("a database");
+    let sql = "SELECT id FROM sessions WHERE ended_at IS NULL";
+    let mut statement = database.prepare(sql).expect("a table of sessions");
+    let ids = statement.query_map((), |row| row.get(0)).expect("rows");
+    ids.collect::<Result<_, _>>().expect("ids")
+}
+
+/// What the daemon says runs, is what is written down and what there is: directories, cgroups or containers, and a first process
+/// each. Gives the ids.
 async fn agreed(daemon: &Daemon) -> BTreeSet<String> {
-    let mut last = String::new();
-    wait_until(&format!("database and host to agree: {last}"), AGREE_DEADLINE, async || {
+    let start = Instant::now();
+    wait_until("database and host to agree", LONG_DEADLINE, async || {
         let listed =
             daemon.get("/v1/sessions?status=creating&status=running&status=paused&status=destroying").await.ok();
-        let ids: BTreeSet<String> = listed
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|session| session["id"].as_str().expect("an id").to_owned())
-            .collect();
-        let all_run = listed.as_array().expect("a list").iter().all(|session| session["status"] == "running");
+        let listed = listed.as_array().expect("a list");
+        let ids: BTreeSet<String> =
+            listed.iter().map(|session| session["id"].as_str().expect("an id").to_owned()).collect();
+        let all_run = listed.iter().all(|session| session["status"] == "running");
         let sandboxes = Leftovers::sandboxes(&daemon.data_dir());
-        let runners = Leftovers::runners(&daemon.data_dir()).len();
-        last = format!("{ids:?} {sandboxes:?} {runners}");
-        (all_run && ids == sandboxes && ids.len() == runners).then_some(ids)
+        let processes = Leftovers::first_processes(&daemon.data_dir());
+        let rows = rows(daemon);
+        let is_agreed = all_run && ids == rows && ids == sandboxes && ids.len() == processes;
+        assert!(
+            is_agreed || start.elapsed() < AGREE_DEADLINE,
+            "not within {AGREE_DEADLINE:?}: {listed:?} {rows:?} {sandboxes:?} {processes}"
+        );
+        is_agreed.then_some(ids)
     })
     .await
+}
+
+/// The failpoints that daemons of this run can reach: the other runtime's own cannot be.
+fn reachable() -> impl Iterator<Item = &'static String> {
+    let others = if engine().is_some() { "local." } else { "docker." };
+    failpoints().iter().filter(move |name| !name.starts_with(others))
 }

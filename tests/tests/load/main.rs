@@ -4,6 +4,7 @@
 mod bombs;
 mod connections;
 mod many;
+mod soak;
 mod storm;
 
 use tokio::sync::{Mutex, MutexGuard};

@@ -1,6 +1,6 @@
 //! A container of an earlier daemon, found again by its name: it is watched and reached as if it had been made by this one.
 //!
-//! **Invariant:** it is in the table of live ones before it is looked at for the last time, so that no end is missed in between.
+//! **Invariant:** it is in the table of live ones before it is looked at, so that no end is missed in between.
 
 use std::time::Duration;
 
@@ -16,6 +16,19 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
     pub(super) async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
+        let address = RunnerAddress::Unix(self.socket(id));
+        let ended = self.live.insert(id, self.socket(id));
+        match self.find_and_ask(id, &address).await {
+            Ok(()) => Ok(Sandbox { address, ended }),
+            Err(error) => {
+                self.live.remove(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// One look and one question: hundreds may be taken over at once, and the engine is what takes long.
+    async fn find_and_ask(&self, id: &SessionId, address: &RunnerAddress) -> Result<(), RuntimeError> {
         let made = self.docker.inspect_container(&self.name(id), None).await;
         let made = made.map_err(|error| self.gone_or(id, "looking at the container", error))?;
         let labels = made.config.and_then(|config| config.labels).unwrap_or_default();
@@ -28,24 +41,8 @@ impl Inner {
         if state.running != Some(true) {
             return Err(RuntimeError::Gone(id.clone()));
         }
-        let address = RunnerAddress::Unix(self.socket(id));
-        let ended = self.live.insert(id, self.socket(id));
-        match self.wake_and_ask(id, &address, state.paused == Some(true)).await {
-            Ok(()) => Ok(Sandbox { address, ended }),
-            Err(error) => {
-                self.live.remove(id);
-                Err(error)
-            }
-        }
-    }
-
-    async fn wake_and_ask(&self, id: &SessionId, address: &RunnerAddress, paused: bool) -> Result<(), RuntimeError> {
-        if paused {
+        if state.paused == Some(true) {
             self.resume(id).await?;
-        }
-        // It may have ended before it was in the table, when nobody was told.
-        if self.pid(id).await.is_none() {
-            return Err(RuntimeError::Gone(id.clone()));
         }
         let runner = RunnerClient::new(address.clone());
         match tokio::time::timeout(ANSWER_TIMEOUT, runner.health()).await {

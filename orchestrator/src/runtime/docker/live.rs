@@ -62,9 +62,9 @@ impl LiveTable {
         }
     }
 
-    /// Whether it is one of ours, and not we have paused it.
-    pub fn is_paused_by_another(&self, id: &SessionId) -> bool {
-        self.lock().get(id).is_some_and(|live| !live.paused)
+    /// `None` of one that is not ours.
+    pub fn is_paused_by_us(&self, id: &SessionId) -> Option<bool> {
+        self.lock().get(id).map(|live| live.paused)
     }
 }
 

@@ -45,6 +45,7 @@ use self::slot::{Slot, Slots};
 use self::watch::{Watcher, container_name, containers, session_of};
 use super::policy::SANDBOX_USER;
 use super::{RunnerAddress, Runtime, RuntimeError, Sandbox, SandboxSpec, files, instance_name};
+use crate::failpoint;
 use crate::runner_client::RunnerClient;
 
 /// For one answer of the engine, in seconds. A container is made in a fraction of one; more is an engine that hangs.
@@ -98,7 +99,7 @@ struct Inner {
     live: Arc<LiveTable>,
     known_images: Arc<Mutex<BTreeSet<String>>>,
     images: Images,
-    slots: Slots,
+    slots: Arc<Slots>,
     kernel: Kernel,
     has_network: bool,
 }
@@ -107,10 +108,12 @@ impl DockerRuntime {
     /// Fails where no engine answers.
     pub async fn new(mut config: DockerConfig) -> Result<Self, RuntimeError> {
         let docker = connect(&config.socket).await?;
-        if engine::is_podman(&docker).await {
+        // For either an engine starts programs to ask them for their versions, which takes seconds on a host that is busy.
+        let (is_podman, info) = tokio::join!(engine::is_podman(&docker), docker.info());
+        if is_podman {
             tracing::warn!(socket = %config.socket.display(), "this engine is Podman, with which sessions cannot be made yet");
         }
-        let info = docker.info().await.map_err(|error| engine::failed("asking the container engine", error))?;
+        let info = info.map_err(|error| engine::failed("asking the container engine", error))?;
         let kernel = Kernel::of(&info, config.oci_runtime.as_deref());
         let has_network = kernel::has_network(&info, config.oci_runtime.as_deref());
         // As it is compared with what is mounted, by its real place.
@@ -123,7 +126,7 @@ impl DockerRuntime {
         let directories = data_dir.join("containers");
         let runner = files::write_runner(&data_dir).map_err(|e| RuntimeError::failed("writing the runner", e))?;
         let instance = instance_name(&config.data_dir);
-        let (live, known_images) = (Arc::<LiveTable>::default(), Arc::default());
+        let (live, slots, known_images) = (Arc::<LiveTable>::default(), Arc::<Slots>::default(), Arc::default());
         let inner = Arc::new(Inner {
             docker: docker.clone(),
             instance: instance.clone(),
@@ -132,12 +135,12 @@ impl DockerRuntime {
             live: live.clone(),
             known_images: Arc::clone(&known_images),
             images: Images::default(),
-            slots: Slots::default(),
+            slots: slots.clone(),
             kernel,
             has_network,
             config,
         });
-        let watcher = Watcher { docker, instance, live, images: known_images };
+        let watcher = Watcher { docker, instance, live, slots, images: known_images };
         Ok(Self { inner, watcher: tokio::spawn(watcher.run()) })
     }
 }
@@ -153,7 +156,9 @@ async fn connect(socket: &Path) -> Result<Docker, RuntimeError> {
     let path = socket.to_string_lossy();
     let docker = Docker::connect_with_unix(&path, ENGINE_TIMEOUT_SECONDS, bollard::API_DEFAULT_VERSION)
         .map_err(|error| engine::failed(&step, error))?;
-    docker.negotiate_version().await.map_err(|error| engine::failed(&step, error))
+    // Nothing is asked for by a version of the API, so that none is to be agreed upon: that would be one more long wait at the start.
+    docker.ping().await.map_err(|error| engine::failed(&step, error))?;
+    Ok(docker)
 }
 
 /// One line about the engine at a socket, for `cove doctor`.
@@ -199,6 +204,8 @@ impl Inner {
             .mode(0o700)
             .create(&run_dir)
             .map_err(|e| RuntimeError::failed("making the sandbox's directory", e))?;
+        failpoint::at("docker.create.directory")
+            .map_err(|e| RuntimeError::failed("making the sandbox's directory", e))?;
         let mut spec = spec.clone();
         if let Some(workspace) = &mut spec.workspace {
             workspace.path =
@@ -219,6 +226,7 @@ impl Inner {
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         let created = self.docker.create_container(Some(options), asked.clone()).await;
         let created = created.map_err(|error| engine::failed("making the container", error))?;
+        failpoint::at("docker.create.made").map_err(|e| RuntimeError::failed("making the container", e))?;
         if !created.warnings.is_empty() {
             return Err(RuntimeError::failed(
                 "the container engine warns of what it cannot do",
@@ -241,6 +249,7 @@ impl Inner {
         let ended = self.live.insert(id, self.socket(id));
         let started = self.docker.start_container(&created.id, None).await;
         started.map_err(|error| engine::failed("starting the container", error))?;
+        failpoint::at("docker.create.started").map_err(|e| RuntimeError::failed("starting the container", e))?;
         slot.unless_cancelled(id, self.answered(id, watch, ended)).await
     }
 
@@ -298,13 +307,15 @@ impl Inner {
             }
             Err(error) => return Err(engine::failed("removing the container", error)),
         }
+        failpoint::at("docker.destroy.container").map_err(|e| RuntimeError::failed("removing the container", e))?;
         let directory = self.directory(id);
         let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(directory)).await;
         match removed.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(RuntimeError::failed("removing the sandbox's directory", error))
             }
-            _ => Ok(()),
+            _ => failpoint::at("docker.destroy.directory")
+                .map_err(|e| RuntimeError::failed("removing the sandbox's directory", e)),
         }
     }
 
@@ -423,7 +434,11 @@ impl Runtime for DockerRuntime {
     }
 
     async fn resume(&self, id: &SessionId) -> Result<(), RuntimeError> {
-        self.inner.resume(id).await
+        // What others pause is woken by the watcher.
+        match self.inner.live.is_paused_by_us(id) {
+            Some(false) => Ok(()),
+            _ => self.inner.resume(id).await,
+        }
     }
 
     async fn destroy(&self, id: &SessionId) -> Result<(), RuntimeError> {

@@ -44,6 +44,11 @@ impl Slots {
         Some(slot.turn.clone().lock_owned().await)
     }
 
+    /// Whether this daemon makes it, or has made it.
+    pub fn is_open(&self, id: &SessionId) -> bool {
+        self.with(|slots| slots.contains_key(id))
+    }
+
     pub fn close(&self, id: &SessionId) {
         self.with(|slots| slots.remove(id));
     }

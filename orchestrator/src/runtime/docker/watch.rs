@@ -2,19 +2,28 @@
 //!
 //! An engine's connection can end and its past is short. So each connection begins with a look at what there is, and while
 //! there is none, a sandbox whose runner no longer listens is known to be gone without the engine.
+//!
+//! An engine goes on with what it was asked for when the one who asked is killed. So a container can come to be after the next
+//! daemon has looked at all there are; its event tells, and it is removed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bollard::Docker;
-use bollard::models::{ContainerSummary, ContainerSummaryStateEnum, EventMessage, EventMessageTypeEnum};
-use bollard::query_parameters::{EventsOptionsBuilder, ListContainersOptionsBuilder, ListImagesOptionsBuilder};
+use bollard::models::{
+    ContainerStateStatusEnum, ContainerSummary, ContainerSummaryStateEnum, EventMessage, EventMessageTypeEnum,
+};
+use bollard::query_parameters::{
+    EventsOptionsBuilder, ListContainersOptionsBuilder, ListImagesOptionsBuilder, RemoveContainerOptionsBuilder,
+};
 use futures_util::StreamExt as _;
 use shared_protocol::SessionId;
 
 use super::body::{DATA_DIR_LABEL, SESSION_LABEL};
+use super::engine;
 use super::live::LiveTable;
+use super::slot::Slots;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
@@ -25,13 +34,15 @@ const OVERLAP: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_KNOWN_IMAGES: usize = 1000;
 
-const EVENTS: [&str; 12] =
-    ["die", "oom", "destroy", "pause", "tag", "untag", "delete", "pull", "import", "load", "start", "unpause"];
+const EVENTS: [&str; 13] = [
+    "create", "die", "oom", "destroy", "pause", "tag", "untag", "delete", "pull", "import", "load", "start", "unpause",
+];
 
 pub struct Watcher {
     pub docker: Docker,
     pub instance: String,
     pub live: Arc<LiveTable>,
+    pub slots: Arc<Slots>,
     /// Names of images that the engine has.
     pub images: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -39,6 +50,7 @@ pub struct Watcher {
 /// What an event means to us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
+    Made(SessionId),
     Ended(SessionId, String),
     OutOfMemory(SessionId),
     Paused(SessionId),
@@ -115,6 +127,7 @@ impl Watcher {
         loop {
             match events.next().await {
                 Some(Ok(event)) => match decide(&event, &self.instance) {
+                    Some(Change::Made(id)) => self.remove_late(&id).await,
                     Some(Change::Ended(id, why)) => self.live.ended(&id, &why),
                     Some(Change::OutOfMemory(id)) => self.live.note_out_of_memory(&id),
                     Some(Change::Paused(id)) => self.wake(&id).await,
@@ -129,12 +142,33 @@ impl Watcher {
 
     /// A session that we hold to be running must run: its requests would hang otherwise.
     async fn wake(&self, id: &SessionId) {
-        if !self.live.is_paused_by_another(id) {
+        if self.live.is_paused_by_us(id) != Some(false) {
             return;
         }
         tracing::warn!(session_id = %id, "a container was paused behind our back; it goes on");
         if let Err(error) = self.docker.unpause_container(&container_name(&self.instance, id)).await {
             tracing::warn!(session_id = %id, %error, "a container stays paused");
+        }
+    }
+
+    /// Ours, made by nobody here and never started: the last wish of a daemon that was killed. One that its row has made known
+    /// was started long ago.
+    async fn remove_late(&self, id: &SessionId) {
+        if self.slots.is_open(id) {
+            return;
+        }
+        let name = container_name(&self.instance, id);
+        let made = self.docker.inspect_container(&name, None).await.ok().and_then(|made| made.state?.status);
+        if made != Some(ContainerStateStatusEnum::CREATED) {
+            return;
+        }
+        tracing::info!(session_id = %id, "a container that an earlier daemon asked for is removed");
+        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        match self.docker.remove_container(&name, Some(options)).await {
+            Err(error) if !engine::is_missing(&error) && !engine::is_conflict(&error) => {
+                tracing::warn!(session_id = %id, %error, "a container of an earlier daemon stays");
+            }
+            _ => {}
         }
     }
 
@@ -184,6 +218,7 @@ fn decide(event: &EventMessage, instance: &str) -> Option<Change> {
     }
     let id = SessionId::new(attributes.get(SESSION_LABEL)?.clone()).ok()?;
     match event.action.as_deref()? {
+        "create" => Some(Change::Made(id)),
         "die" => {
             let code = attributes.get("exitCode").map_or("an unknown status", String::as_str);
             Some(Change::Ended(id, format!("its container ended with {code}")))
@@ -219,6 +254,7 @@ mod tests {
             Some(Change::Ended(id.clone(), "its container ended with 137".into()))
         );
         assert_eq!(decide(&event("oom", &ours), "cove-1"), Some(Change::OutOfMemory(id.clone())));
+        assert_eq!(decide(&event("create", &ours), "cove-1"), Some(Change::Made(id.clone())));
         assert_eq!(decide(&event("pause", &ours), "cove-1"), Some(Change::Paused(id)));
         assert!(matches!(decide(&event("destroy", &ours), "cove-1"), Some(Change::Ended(..))));
         assert_eq!(decide(&event("start", &ours), "cove-1"), None);
