@@ -49,15 +49,21 @@ pub enum Ability {
     KeysShown,
     /// A sandbox is removed by the daemon itself, within its second.
     OwnRemoval,
+    /// A sandbox that is paused uses no cpu time at all.
+    StillAccounts,
+    /// A session outlives a command that wants more memory than it may have.
+    LimitSurvived,
+    /// What the kernel has killed can be removed at once.
+    CrashHeardOf,
 }
 
 use Ability::{
-    ErrorNumbers, ImportedImages, InitHidden, KeysShown, MemoryLimitSeen, OomTold, OrdinaryUsers, OwnRemoval,
-    OwnUserIds, ProtectionsOff, RunnerOnHost, WaitingSeen, WholeStatus,
+    CrashHeardOf, ErrorNumbers, ImportedImages, InitHidden, KeysShown, LimitSurvived, MemoryLimitSeen, OomTold,
+    OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, StillAccounts, WaitingSeen, WholeStatus,
 };
 
 /// Everything that some runtime has not got, and why. What is not listed here holds on all.
-const LACKING: [(Ability, Ground, &str); 18] = [
+const LACKING: [(Ability, Ground, &str); 21] = [
     (ImportedImages, Ground::Containers, "images are the engine's"),
     (ImportedImages, Ground::Gvisor, "images are the engine's"),
     (ProtectionsOff, Ground::Containers, "no protection can be turned off there"),
@@ -76,6 +82,13 @@ const LACKING: [(Ability, Ground, &str); 18] = [
     (KeysShown, Ground::Gvisor, "its terminals echo the byte itself"),
     (OwnRemoval, Ground::Containers, "an engine removes containers in its own time"),
     (OwnRemoval, Ground::Gvisor, "an engine removes containers in its own time"),
+    (
+        StillAccounts,
+        Ground::Gvisor,
+        "its own threads go on, some hundredths of a cpu, while the processes inside stand still",
+    ),
+    (LimitSurvived, Ground::Gvisor, "the limit holds gVisor too, and the host's kernel may kill gVisor itself"),
+    (CrashHeardOf, Ground::Gvisor, "the engine may learn only half a minute later that gVisor was killed"),
 ];
 
 impl Ability {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::daemon::{Cove, Daemon, Session, is_local_only};
+use e2e::daemon::{Ability, Cove, Daemon, Session, is_local_only};
 use e2e::{DEADLINE, is_root, skipped, wait_until};
 use serde_json::{Value, json};
 use shared_protocol::ErrorCode::{Conflict, InvalidRequest, SessionNotFound};
@@ -57,7 +57,10 @@ async fn what_runs_in_the_background_stands_still_while_paused_and_goes_on_after
     for _ in 0..20 {
         other.sh("for i in $(seq 2000); do :; done").await;
     }
-    assert_eq!((count(&daemon), cpu(&session).await), (before, used), "it went on while it was paused");
+    assert_eq!(count(&daemon), before, "it went on while it was paused");
+    if Ability::StillAccounts.is_there("no cpu time while paused") {
+        assert_eq!(cpu(&session).await, used, "it used the cpu while it was paused");
+    }
     assert_eq!(status(&session).await, "paused", "looking at it woke it");
     let listed = daemon.get("/v1/sessions?status=paused").await.ok();
     assert_eq!(listed[0]["id"], session.id.as_str());
@@ -147,7 +150,9 @@ async fn a_paused_session_is_destroyed_at_once() {
     pause(&session).await;
     let began = Instant::now();
     session.destroy().await;
-    assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
+    // An engine that waits for the end of what cannot end needs ten.
+    let within = if Ability::OwnRemoval.is_there("a second for a destroy") { 1 } else { 8 };
+    assert!(began.elapsed() < Duration::from_secs(within), "it took {:?}", began.elapsed());
     let gone = session.change("pause").await;
     assert_eq!(gone.refused(), SessionNotFound);
     let asleep = daemon.session().await;
@@ -179,11 +184,14 @@ async fn an_idle_session_falls_asleep_by_itself_and_expires_asleep() {
 async fn a_detached_command_keeps_its_session_until_it_ends() {
     let daemon = Daemon::start().await;
     let session = daemon.create(json!({ "ttl_seconds": 1 })).await;
-    let other = daemon.create(json!({ "ttl_seconds": 1 })).await;
-    let answer = session.ask(json!({ "cmd": "cd /tmp; sleep 4", "detach": true })).await;
+    let cmd = "cd /tmp; until [ -e /workspace/go ]; do sleep 0.1; done";
+    let answer = session.ask(json!({ "cmd": cmd, "detach": true })).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
+    // Made later, and gone sooner.
+    let other = daemon.create(json!({ "ttl_seconds": 1 })).await;
     wait_until("the idle one expires", DEADLINE, async || (status(&other).await == "expired").then_some(())).await;
     assert_eq!(status(&session).await, "running");
+    session.put("go", "").await.ok();
     // Its end is what its time is counted from, and what it changed is seen.
     wait_until("its end is known", DEADLINE, async || (session.view().await["cwd"] == "/tmp").then_some(())).await;
     wait_until("it expires", DEADLINE, async || (status(&session).await == "expired").then_some(())).await;

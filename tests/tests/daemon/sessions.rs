@@ -301,6 +301,24 @@ async fn the_state_of_a_shell_stays_from_command_to_command() {
     daemon.stop().await;
 }
 
+/// With `exec` bash is gone and its last lines are never read, which is all that the runner sees of it while the program runs.
+#[tokio::test]
+async fn a_program_in_the_shells_place_leaves_the_rest_of_the_session_answering() {
+    let daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    let cmd = "cd /tmp; exec bash -c 'echo begun; exec sleep 1000'";
+    let mut stream = session.stream(json!({ "cmd": cmd, "exec_id": "sleeper" })).await;
+    stream.until("chunk").await;
+    let run = session.run(&["echo", "beside"]).await;
+    assert_eq!(run["stdout"], "beside\n", "{run}");
+    assert_eq!(daemon.get(&session.path("/shells")).await.ok()[0]["state"], "busy");
+    daemon.post(&session.path("/signal"), json!({ "signal": "TERM", "exec_id": "sleeper" })).await.ok();
+    let (_, done) = stream.finish().await;
+    assert_eq!((&done.data["exit_code"], &done.data["shell_restarted"]), (&json!(143), &json!(true)), "{done:?}");
+    assert_eq!(session.sh("echo a new shell").await, "a new shell\n");
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn a_session_tells_what_it_uses() {
     let daemon = Daemon::start().await;

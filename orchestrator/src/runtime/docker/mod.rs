@@ -292,6 +292,11 @@ impl Inner {
         // From here on its end is nobody's news.
         self.live.remove(id);
         let name = self.name(id);
+        if self.kernel == Kernel::Gvisor {
+            // One that is paused takes no KILL: the engine would wait ten seconds for its end, and then give up. For any other this
+            // is an error that says so.
+            let _ = self.docker.unpause_container(&name).await;
+        }
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
         match self.docker.remove_container(&name, Some(options)).await {
             Ok(()) => {}
