@@ -19,8 +19,6 @@ const ADOPT_DEADLINE: Duration = Duration::from_secs(5);
 const LINES: u64 = 3000;
 const LINE_BYTES: u64 = 10;
 const AT_ONCE: usize = 8;
-/// Nothing that a dead daemon asked for comes to be later than this.
-const LATE: Duration = Duration::from_secs(1);
 
 /// Follows one command over all deaths of the daemon, and compares every byte.
 async fn follow(id: String, mut current: watch::Receiver<Option<Api>>, progress: Arc<AtomicU64>) {
@@ -96,6 +94,7 @@ async fn a_daemon_killed_again_and_again_loses_no_session_and_no_byte() {
         following.spawn(follow(session.id.clone(), current.clone(), progress.clone()));
     }
     let total = u64::try_from(count).expect("small") * LINES * LINE_BYTES;
+    let mut slowest = Duration::ZERO;
     for kill in 1..=kills {
         let until = total * kill / (kills + 2);
         wait_until("output of all sessions together", LONG_DEADLINE, async || {
@@ -111,7 +110,7 @@ async fn a_daemon_killed_again_and_again_loses_no_session_and_no_byte() {
         let took = start.elapsed();
         assert_eq!(listed.as_array().map(Vec::len), Some(sessions.len()), "after kill {kill}");
         println!("kill {kill}: {} sessions adopted within {took:?}", sessions.len());
-        assert!(took < ADOPT_DEADLINE, "{took:?}");
+        slowest = slowest.max(took);
         publish.send_replace(Some(daemon.api().clone()));
     }
     while let Some(followed) = following.join_next().await {
@@ -119,6 +118,8 @@ async fn a_daemon_killed_again_and_again_loses_no_session_and_no_byte() {
     }
     assert_eq!(agreed(&daemon).await.len(), sessions.len());
     daemon.stop().await;
+    // Last, so that a slow machine hides no loss.
+    assert!(slowest < ADOPT_DEADLINE, "{slowest:?}");
 }
 
 /// What its clients know to be theirs.
@@ -164,15 +165,12 @@ async fn a_daemon_killed_while_it_makes_and_ends_sessions_loses_none_and_leaves_
         let acknowledged = acknowledged.lock().expect("nobody panicked").clone();
         println!("kill {}: {} acknowledged, {} there", kill + 1, acknowledged.len(), there.len());
         assert!(acknowledged.is_subset(&there), "lost after kill {kill}: {acknowledged:?} {there:?}");
-        // What comes late is looked for as well.
-        tokio::time::sleep(LATE).await;
-        assert_eq!(agreed(&daemon).await, there, "after kill {kill}");
         for id in there {
             let session = Session { api: daemon.api().clone(), id };
             assert_eq!(session.sh("echo well").await, "well\n");
             session.destroy().await;
         }
-        assert!(agreed(&daemon).await.is_empty());
+        assert!(agreed(&daemon).await.is_empty(), "something came late, after kill {kill}");
     }
     daemon.stop().await;
 }
