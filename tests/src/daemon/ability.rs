@@ -53,17 +53,20 @@ pub enum Ability {
     StillAccounts,
     /// A session outlives a command that wants more memory than it may have.
     LimitSurvived,
+    /// A lock on a file of a workspace holds for all sessions that have it.
+    SharedLocks,
     /// What the kernel has killed can be removed at once.
     CrashHeardOf,
 }
 
 use Ability::{
     CrashHeardOf, ErrorNumbers, ImportedImages, InitHidden, KeysShown, LimitSurvived, MemoryLimitSeen, OomTold,
-    OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, StillAccounts, WaitingSeen, WholeStatus,
+    OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, SharedLocks, StillAccounts, WaitingSeen,
+    WholeStatus,
 };
 
 /// Everything that some runtime has not got, and why. What is not listed here holds on all.
-const LACKING: [(Ability, Ground, &str); 21] = [
+const LACKING: [(Ability, Ground, &str); 22] = [
     (ImportedImages, Ground::Containers, "images are the engine's"),
     (ImportedImages, Ground::Gvisor, "images are the engine's"),
     (ProtectionsOff, Ground::Containers, "no protection can be turned off there"),
@@ -88,6 +91,7 @@ const LACKING: [(Ability, Ground, &str); 21] = [
         "its own threads go on, some hundredths of a cpu, while the processes inside stand still",
     ),
     (LimitSurvived, Ground::Gvisor, "the limit holds gVisor too, and the host's kernel may kill gVisor itself"),
+    (SharedLocks, Ground::Gvisor, "its locks, and the place at which it appends to a file, are each sandbox's own"),
     (CrashHeardOf, Ground::Gvisor, "the engine may learn only half a minute later that gVisor was killed"),
 ];
 

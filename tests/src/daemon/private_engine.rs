@@ -147,7 +147,7 @@ impl Engine {
         self.runtimes()[self.oci_runtime.clone().unwrap_or_else(default)].clone()
     }
 
-    pub(super) fn is_gvisor(&self) -> bool {
+    pub fn is_gvisor(&self) -> bool {
         self.told()["path"]
             .as_str()
             .is_some_and(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("runsc")))
