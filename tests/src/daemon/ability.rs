@@ -11,6 +11,8 @@ enum Ground {
     Local,
     /// Containers that use the host's kernel.
     Containers,
+    /// Containers of Podman: they lack what Docker's do, and a little more.
+    Podman,
     /// Containers with gVisor for a kernel.
     Gvisor,
 }
@@ -18,6 +20,7 @@ enum Ground {
 static GROUND: LazyLock<Ground> = LazyLock::new(|| match engine() {
     None => Ground::Local,
     Some(engine) if engine.is_gvisor() => Ground::Gvisor,
+    Some(engine) if engine.is_podman() => Ground::Podman,
     Some(_) => Ground::Containers,
 });
 
@@ -49,15 +52,19 @@ pub enum Ability {
     KeysShown,
     /// A sandbox is removed by the daemon itself, within its second.
     OwnRemoval,
+    /// An engine takes its containers along when it ends, where it is not told otherwise.
+    EndsWithEngine,
+    /// A registry on loopback needs no certificate, and a pull tells how far it is.
+    OpenRegistry,
 }
 
 use Ability::{
-    ErrorNumbers, ImportedImages, InitHidden, KeysShown, MemoryLimitSeen, OomTold, OrdinaryUsers, OwnRemoval,
-    OwnUserIds, ProtectionsOff, RunnerOnHost, WaitingSeen, WholeStatus,
+    EndsWithEngine, ErrorNumbers, ImportedImages, InitHidden, KeysShown, MemoryLimitSeen, OomTold, OpenRegistry,
+    OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, WaitingSeen, WholeStatus,
 };
 
 /// Everything that some runtime has not got, and why. What is not listed here holds on all.
-const LACKING: [(Ability, Ground, &str); 18] = [
+const LACKING: [(Ability, Ground, &str); 20] = [
     (ImportedImages, Ground::Containers, "images are the engine's"),
     (ImportedImages, Ground::Gvisor, "images are the engine's"),
     (ProtectionsOff, Ground::Containers, "no protection can be turned off there"),
@@ -76,11 +83,14 @@ const LACKING: [(Ability, Ground, &str); 18] = [
     (KeysShown, Ground::Gvisor, "its terminals echo the byte itself"),
     (OwnRemoval, Ground::Containers, "an engine removes containers in its own time"),
     (OwnRemoval, Ground::Gvisor, "an engine removes containers in its own time"),
+    (EndsWithEngine, Ground::Podman, "its containers go on without its service, always"),
+    (OpenRegistry, Ground::Podman, "it wants a certificate of a registry on loopback too"),
 ];
 
 impl Ability {
     fn why_lacking(self) -> Option<&'static str> {
-        LACKING.iter().find(|(ability, ground, _)| *ability == self && *ground == *GROUND).map(|(_, _, why)| *why)
+        let is_here = |ground: Ground| ground == *GROUND || (*GROUND == Ground::Podman && ground == Ground::Containers);
+        LACKING.iter().find(|(ability, ground, _)| *ability == self && is_here(*ground)).map(|(_, _, why)| *why)
     }
 
     /// Whether it is there, for a story that has other things to tell as well; said aloud where it is not.
@@ -93,7 +103,11 @@ impl Ability {
 pub fn lacks(story: &str, ability: Ability) -> bool {
     let why = ability.why_lacking();
     if let Some(why) = why {
-        let ground = if *GROUND == Ground::Gvisor { "docker with gVisor" } else { "docker" };
+        let ground = match *GROUND {
+            Ground::Gvisor => "docker with gVisor",
+            Ground::Podman => "podman",
+            Ground::Containers | Ground::Local => "docker",
+        };
         crate::skipped(story, &format!("on {ground}: {why}"));
     }
     why.is_some()
