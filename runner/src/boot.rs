@@ -1,6 +1,7 @@
 //! From the command line to a running server, and from a signal to the end: no logic, only the order of things.
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -87,6 +88,19 @@ fn serve(config: Config) -> std::io::Result<()> {
     })
 }
 
+/// Before there is any command that could put a link in their place.
+fn give(directories: &[PathBuf], to: Identity) -> std::io::Result<()> {
+    for path in directories {
+        std::os::unix::fs::lchown(path, Some(to.uid), Some(to.gid)).map_err(|error| {
+            std::io::Error::new(
+                error.kind(),
+                format!("{} cannot be given to the user of commands: {error}", path.display()),
+            )
+        })?;
+    }
+    Ok(())
+}
+
 fn make_app(config: Config) -> std::io::Result<Rc<App>> {
     let own_uid = nix::unistd::geteuid().as_raw();
     let identity = if own_uid == 0 {
@@ -94,6 +108,7 @@ fn make_app(config: Config) -> std::io::Result<Rc<App>> {
     } else {
         Identity { uid: own_uid, gid: nix::unistd::getegid().as_raw(), switch: false }
     };
+    give(&config.own, identity)?;
     let user = User::of_commands(identity.uid, &config.workspace);
     let environment = Environment::new(std::env::vars_os(), user, &config.workspace);
     let scratch = ScratchRoot::new(config.scratch.as_deref()).map_err(|error| {

@@ -26,6 +26,7 @@ options                                   variable               default
   --shell PATH                            COVE_RUNNER_SHELL      bash, from PATH
   --grace-ms N                            COVE_RUNNER_GRACE_MS   5000; between TERM and KILL when the runner is told to end
   --max-processes N                       COVE_RUNNER_MAX_PROCESSES  as many as whoever made the sandbox allows; for a kernel of its own
+  --own DIR[:DIR...]                      COVE_RUNNER_OWN        none; given to the user of commands, by an engine that makes them root's
 ";
 
 /// Names that begin so are the runner's own and are not passed on to commands.
@@ -56,6 +57,8 @@ pub struct Config {
     pub grace_ms: u64,
     /// To be enforced by the sandbox's own kernel, where it has one that nobody outside can tell.
     pub max_processes: Option<u64>,
+    /// Directories that commands own, where whoever mounted them could not say so.
+    pub own: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +87,7 @@ impl std::fmt::Debug for Token {
 #[error("{0}; see runner --help")]
 pub struct ConfigError(String);
 
-const FLAGS: [(&str, &str); 13] = [
+const FLAGS: [(&str, &str); 14] = [
     ("--socket", "SOCKET"),
     ("--socket-owner", "SOCKET_OWNER"),
     ("--socket-fd", "SOCKET_FD"),
@@ -98,6 +101,7 @@ const FLAGS: [(&str, &str); 13] = [
     ("--shell", "SHELL"),
     ("--grace-ms", "GRACE_MS"),
     ("--max-processes", "MAX_PROCESSES"),
+    ("--own", "OWN"),
 ];
 
 /// Decides what to do from the arguments after the program's name and a look-up of variables.
@@ -161,7 +165,11 @@ pub fn parse(
         shell: path("SHELL").unwrap_or_else(|| "bash".into()),
         grace_ms: setting("GRACE_MS").map_or(Ok(5000), |v| number("GRACE_MS", &v))?,
         max_processes: setting("MAX_PROCESSES").map(|v| number("MAX_PROCESSES", &v)).transpose()?,
+        own: setting("OWN").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default(),
     };
+    if let Some(other) = config.own.iter().find(|path| !path.is_absolute()) {
+        return Err(ConfigError(format!("{other:?} is not an absolute path, as --own needs")));
+    }
     if config.uid == 0 || config.gid == 0 {
         return Err(ConfigError("commands do not run as root: --uid and --gid must not be 0".into()));
     }
@@ -214,7 +222,16 @@ mod tests {
         assert!(parsed(&["--socket"], &[]).unwrap_err().contains("needs a value"));
         assert!(parsed(&["--socket", "/s", "--socket-fd", "3"], &[]).unwrap_err().contains("one of"));
         assert!(parsed(&["--socket-fd", "4"], &[]).unwrap_err().contains("descriptor 3"));
+        assert!(parsed(&["--own", "/a:b"], &[]).unwrap_err().contains("\"b\" is not an absolute path"));
         assert!(parsed(&["--"], &[]).unwrap_err().contains("nothing to run"));
+    }
+
+    #[test]
+    fn directories_to_own_are_a_list() {
+        let Ok(Command::Serve(config)) = parsed(&["--own", "/a:/b/c"], &[]) else { panic!() };
+        assert_eq!(config.own, ["/a", "/b/c"].map(PathBuf::from));
+        let Ok(Command::Serve(config)) = parsed(&[], &[]) else { panic!() };
+        assert!(config.own.is_empty());
     }
 
     #[test]

@@ -56,6 +56,13 @@ fn remove_others(data_dir: &Path, current: &Path) {
     }
 }
 
+/// A file that an engine of another user may read, where it comes to the data directory at all.
+pub fn write_public(data_dir: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+    let path = data_dir.join(name);
+    replace(&path, content, 0o444)?;
+    Ok(path)
+}
+
 /// Whole or not at all.
 fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let fresh = path.with_extension("new");

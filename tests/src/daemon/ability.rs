@@ -11,6 +11,8 @@ enum Ground {
     Local,
     /// Containers that use the host's kernel.
     Containers,
+    /// Containers of Podman: they lack what Docker's do, and a little more.
+    Podman,
     /// Containers with gVisor for a kernel.
     Gvisor,
 }
@@ -18,6 +20,7 @@ enum Ground {
 static GROUND: LazyLock<Ground> = LazyLock::new(|| match engine() {
     None => Ground::Local,
     Some(engine) if engine.is_gvisor() => Ground::Gvisor,
+    Some(engine) if engine.is_podman() => Ground::Podman,
     Some(_) => Ground::Containers,
 });
 
@@ -57,16 +60,20 @@ pub enum Ability {
     SharedLocks,
     /// What the kernel has killed can be removed at once.
     CrashHeardOf,
+    /// An engine takes its containers along when it ends, where it is not told otherwise.
+    EndsWithEngine,
+    /// A registry on loopback needs no certificate, and a pull tells how far it is.
+    OpenRegistry,
 }
 
 use Ability::{
-    CrashHeardOf, ErrorNumbers, ImportedImages, InitHidden, KeysShown, LimitSurvived, MemoryLimitSeen, OomTold,
-    OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, SharedLocks, StillAccounts, WaitingSeen,
-    WholeStatus,
+    CrashHeardOf, EndsWithEngine, ErrorNumbers, ImportedImages, InitHidden, KeysShown, LimitSurvived, MemoryLimitSeen,
+    OomTold, OpenRegistry, OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, SharedLocks,
+    StillAccounts, WaitingSeen, WholeStatus,
 };
 
 /// Everything that some runtime has not got, and why. What is not listed here holds on all.
-const LACKING: [(Ability, Ground, &str); 22] = [
+const LACKING: [(Ability, Ground, &str); 24] = [
     (ImportedImages, Ground::Containers, "images are the engine's"),
     (ImportedImages, Ground::Gvisor, "images are the engine's"),
     (ProtectionsOff, Ground::Containers, "no protection can be turned off there"),
@@ -93,11 +100,14 @@ const LACKING: [(Ability, Ground, &str); 22] = [
     (LimitSurvived, Ground::Gvisor, "the limit holds gVisor too, and the host's kernel may kill gVisor itself"),
     (SharedLocks, Ground::Gvisor, "its locks, and the place at which it appends to a file, are each sandbox's own"),
     (CrashHeardOf, Ground::Gvisor, "the engine may learn only half a minute later that gVisor was killed"),
+    (EndsWithEngine, Ground::Podman, "its containers go on without its service, always"),
+    (OpenRegistry, Ground::Podman, "it wants a certificate of a registry on loopback too"),
 ];
 
 impl Ability {
     fn why_lacking(self) -> Option<&'static str> {
-        LACKING.iter().find(|(ability, ground, _)| *ability == self && *ground == *GROUND).map(|(_, _, why)| *why)
+        let is_here = |ground: Ground| ground == *GROUND || (*GROUND == Ground::Podman && ground == Ground::Containers);
+        LACKING.iter().find(|(ability, ground, _)| *ability == self && is_here(*ground)).map(|(_, _, why)| *why)
     }
 
     /// Whether it is there, for a story that has other things to tell as well; said aloud where it is not.
@@ -110,7 +120,11 @@ impl Ability {
 pub fn lacks(story: &str, ability: Ability) -> bool {
     let why = ability.why_lacking();
     if let Some(why) = why {
-        let ground = if *GROUND == Ground::Gvisor { "docker with gVisor" } else { "docker" };
+        let ground = match *GROUND {
+            Ground::Gvisor => "docker with gVisor",
+            Ground::Podman => "podman",
+            Ground::Containers | Ground::Local => "docker",
+        };
         crate::skipped(story, &format!("on {ground}: {why}"));
     }
     why.is_some()

@@ -24,18 +24,19 @@ const ENGINE_DEADLINE: Duration = Duration::from_secs(120);
 pub struct PrivateEngine {
     directory: TempDir,
     child: Option<Child>,
+    is_podman: bool,
     pub engine: Engine,
 }
 
 impl PrivateEngine {
-    /// With `live_restore`, containers go on while it is not there.
+    /// With `live_restore`, containers go on while it is not there; those of Podman always do.
     pub async fn start(original: &Engine, live_restore: bool) -> Self {
         let directory = tempfile::Builder::new().prefix("cove-engine-").tempdir().expect("a temporary directory");
         let socket = directory.path().join("docker.sock").display().to_string();
         let config = json!({ "live-restore": live_restore, "runtimes": original.own_runtimes() });
         std::fs::write(directory.path().join("daemon.json"), config.to_string()).expect("our own directory");
         let engine = Engine { socket, image: IMAGE.into(), ..original.clone() };
-        let mut made = Self { directory, child: None, engine };
+        let mut made = Self { directory, child: None, is_podman: original.is_podman(), engine };
         made.start_again().await;
         let archive = made.directory.path().join("image.tar").display().to_string();
         original.docker(&["save", "--output", &archive, IMAGE]);
@@ -60,6 +61,25 @@ impl PrivateEngine {
     fn spawn(&self) -> Child {
         let path = |name: &str| self.directory.path().join(name);
         let log = std::fs::OpenOptions::new().create(true).append(true).open(path("log")).expect("our own directory");
+        let mut command = if self.is_podman { self.podman() } else { self.dockerd() };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("the engine is installed")
+    }
+
+    fn podman(&self) -> Command {
+        let mut command = Command::new("podman");
+        for (flag, name) in [("--root", "data"), ("--runroot", "exec"), ("--tmpdir", "tmp")] {
+            command.arg(flag).arg(self.directory.path().join(name));
+        }
+        command.args(["--cgroup-manager", "cgroupfs", "--events-backend", "file"]);
+        if let Some(oci_runtime) = &self.engine.oci_runtime {
+            command.args(["--runtime", oci_runtime]);
+        }
+        command.args(["system", "service", "--time", "0", &format!("unix://{}", self.engine.socket)]);
+        command
+    }
+
+    fn dockerd(&self) -> Command {
+        let path = |name: &str| self.directory.path().join(name);
         let mut command = Command::new("dockerd");
         for (flag, name) in
             [("--config-file", "daemon.json"), ("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")]
@@ -68,7 +88,7 @@ impl PrivateEngine {
         }
         // Not `--bridge none`, which would take the bridge from under the engine of all other stories.
         command.args(["--iptables=false", "--ip-masq=false", "--host", &format!("unix://{}", self.engine.socket)]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("dockerd is installed")
+        command
     }
 
     /// Sends the signal and waits for its end.
@@ -151,6 +171,10 @@ impl Engine {
         self.told()["path"]
             .as_str()
             .is_some_and(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("runsc")))
+    }
+
+    pub(super) fn is_podman(&self) -> bool {
+        self.docker(&["version", "--format", "{{json .Server.Components}}"]).contains("Podman Engine")
     }
 
     fn has_argument(&self, argument: &str) -> bool {

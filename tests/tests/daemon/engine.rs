@@ -19,7 +19,10 @@ async fn a_container_that_is_killed_or_removed_is_a_crashed_session_at_once() {
         let mut stream = session.stream(json!({ "cmd": "echo begun; sleep 1000" })).await;
         stream.until("chunk").await;
         engine.docker(&[way, &[engine.container(&session.id).as_str()]].concat());
-        assert_eq!(stream.until("error").await.data["error_code"], "SANDBOX_LOST", "{way:?}");
+        let (_, last) = stream.finish().await;
+        // Podman asks a container to end before it removes it: the runner may still tell that it ended the command by a signal.
+        let is_ended = way[0] == "rm" && last.name == "done" && last.data["exit_code"].as_i64() > Some(128);
+        assert!(is_ended || (last.name == "error" && last.data["error_code"] == "SANDBOX_LOST"), "{way:?}: {last:?}");
         wait_until("the session is crashed", NOTICED_WITHIN, async || {
             (session.view().await["status"] == "crashed").then_some(())
         })

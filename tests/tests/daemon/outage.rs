@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::daemon::{Daemon, EventStream, PrivateEngine, Session, engine};
+use e2e::daemon::{Ability, Daemon, EventStream, PrivateEngine, Session, engine, lacks};
 use e2e::{DEADLINE, skipped, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -59,6 +59,9 @@ async fn nothing_is_left(private: &PrivateEngine, daemon: Daemon) {
 #[tokio::test]
 async fn sessions_end_with_an_engine_that_takes_its_containers_along() {
     let Some(engine) = engine() else { return skipped("an engine that stops", "the stories run on local") };
+    if lacks("an engine that stops", Ability::EndsWithEngine) {
+        return;
+    }
     let mut private = PrivateEngine::start(engine, false).await;
     let daemon = daemon_on(&private).await;
     let (busy, idle) = (daemon.session().await, daemon.session().await);
@@ -82,6 +85,9 @@ async fn sessions_end_with_an_engine_that_takes_its_containers_along() {
 #[tokio::test]
 async fn sessions_of_an_engine_that_is_killed_end_when_it_is_back() {
     let Some(engine) = engine() else { return skipped("an engine that is killed", "the stories run on local") };
+    if lacks("an engine that is killed", Ability::EndsWithEngine) {
+        return;
+    }
     let mut private = PrivateEngine::start(engine, false).await;
     let daemon = daemon_on(&private).await;
     let session = daemon.session().await;

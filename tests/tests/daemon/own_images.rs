@@ -8,9 +8,13 @@ use e2e::skipped;
 use serde_json::json;
 use shared_protocol::ErrorCode::InvalidImage;
 
-/// What its first process is, and how many mounts it has beside its tmpfs.
+/// What its first process is, and how many mounts the runner has: its socket's directory, and itself where it is ours.
 fn first_process(engine: &Engine, session: &str) -> String {
-    engine.docker(&["inspect", "--format", "{{.Path}} {{len .Mounts}}", &engine.container(session)])
+    let format = "{{.Path}}{{range .Mounts}} {{.Destination}}{{end}}";
+    let told = engine.docker(&["inspect", "--format", format, &engine.container(session)]);
+    let mut words = told.split(' ');
+    let program = words.next().unwrap_or_default();
+    format!("{program} {}", words.filter(|place| place.starts_with("/run/cove/private/")).count())
 }
 
 /// Without a network, and by the builder that every engine has.

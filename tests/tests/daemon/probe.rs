@@ -201,6 +201,19 @@ async fn the_probe_sees_the_host_from_the_host() {
     daemon.stop().await;
 }
 
+/// Names and addresses of the host's network are in there, and some engines copy them.
+#[tokio::test]
+async fn the_names_that_a_sandbox_knows_are_not_those_of_the_host() {
+    let daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    let names =
+        session.sh("sed 's/#.*//' /etc/hosts | grep -vw localhost | tr -s ' \\t' '\\n' | grep '[a-z]'; true").await;
+    let own = |name: &&str| name.contains(&session.id) || name.starts_with("ip6-");
+    assert!(names.lines().all(|name| own(&name)), "{names}");
+    assert_eq!(session.exec("grep -w localhost /etc/hosts").await["exit_code"], 0);
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn sessions_do_not_see_each_other() {
     let daemon = Daemon::start().await;

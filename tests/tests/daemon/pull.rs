@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-use e2e::daemon::{Daemon, Engine, engine};
+use e2e::daemon::{Ability, Daemon, Engine, engine, lacks};
 use e2e::{DEADLINE, skipped, wait_until};
 use serde_json::json;
 use shared_protocol::ErrorCode::InvalidImage;
@@ -82,6 +82,9 @@ fn free_address() -> String {
 #[tokio::test]
 async fn an_image_that_is_configured_is_fetched_once_for_all_who_wait_and_its_progress_is_told() {
     let Some(engine) = engine() else { return skipped("a pull", "the stories run on local") };
+    if lacks("a pull", Ability::OpenRegistry) {
+        return;
+    }
     let Some(registry) = Registry::start().await else {
         return skipped("a pull", "docker-registry is not installed");
     };
@@ -109,6 +112,9 @@ async fn an_image_that_is_configured_is_fetched_once_for_all_who_wait_and_its_pr
 #[tokio::test]
 async fn a_wrong_name_and_a_registry_that_is_not_there_are_told_in_clear_words() {
     let Some(_) = engine() else { return skipped("a pull that fails", "the stories run on local") };
+    if lacks("a pull that fails", Ability::OpenRegistry) {
+        return;
+    }
     let Some(registry) = Registry::start().await else {
         return skipped("a pull that fails", "docker-registry is not installed");
     };

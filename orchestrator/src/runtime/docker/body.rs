@@ -15,6 +15,7 @@ use bollard::models::{
 };
 use shared_protocol::api::NetworkMode;
 
+use super::dialect::{Dialect, Tmpfs};
 use super::image::ImageFacts;
 use super::kernel::Kernel;
 use super::{DockerConfig, Places, seccomp};
@@ -50,10 +51,11 @@ const LOG_BYTES: &str = "256k";
 const STOP_SECONDS: i64 = 1;
 
 /// A profile is the same for all of a kernel, and long.
-static SECCOMP: LazyLock<String> = LazyLock::new(|| format!("seccomp={}", seccomp::profile(Kernel::Host)));
-static SECCOMP_GVISOR: LazyLock<String> = LazyLock::new(|| format!("seccomp={}", seccomp::profile(Kernel::Gvisor)));
+static SECCOMP: LazyLock<String> = LazyLock::new(|| seccomp::profile(Kernel::Host).to_string());
+static SECCOMP_GVISOR: LazyLock<String> = LazyLock::new(|| seccomp::profile(Kernel::Gvisor).to_string());
 
-fn seccomp_option(kernel: Kernel) -> &'static String {
+/// As text.
+pub fn seccomp_profile(kernel: Kernel) -> &'static String {
     match kernel {
         Kernel::Host => &SECCOMP,
         Kernel::Gvisor => &SECCOMP_GVISOR,
@@ -80,6 +82,7 @@ pub fn body(
     if places.kernel == Kernel::Gvisor {
         arguments.extend(["--max-processes".to_owned(), whole("pids", spec.resources.pids)?.to_string()]);
     }
+    arguments.extend(places.dialect.runner_arguments(&his_own(spec)));
     let labels = [(DATA_DIR_LABEL, places.instance.as_str()), (SESSION_LABEL, spec.id.as_str())];
     Ok(ContainerCreateBody {
         hostname: Some(spec.id.to_string()),
@@ -138,7 +141,7 @@ fn host_config(
         oom_score_adj: Some(0),
         nano_cpus: Some(whole("cpus", nano_cpus(resources.cpus))?),
         pids_limit: Some(whole("pids", places.kernel.host_threads(resources.pids))?),
-        ulimits: Some(vec![limit("nofile", whole("open files", OPEN_FILES)?), limit("core", 0)]),
+        ulimits: Some(places.dialect.limits(vec![limit("nofile", whole("open files", OPEN_FILES)?), limit("core", 0)])),
         shm_size: Some(disk),
         storage_opt: storage(spec, config),
         log_config: Some(HostConfigLogConfig {
@@ -149,11 +152,12 @@ fn host_config(
         }),
         // What it sees.
         readonly_rootfs: Some(!spec.writable_root),
-        tmpfs: Some(tmpfs(spec, image, disk)),
+        tmpfs: Some(tmpfs(spec, image, disk, &places.dialect)),
         binds: None,
         mounts: Some(mounts(spec, config, image, places)?),
         volumes_from: None,
         volume_driver: None,
+        security_opt: Some(places.dialect.security(seccomp_profile(places.kernel), &masked)),
         masked_paths: Some(masked),
         readonly_paths: Some(READ_ONLY.map(str::to_owned).to_vec()),
         devices: Some(Vec::new()),
@@ -163,7 +167,6 @@ fn host_config(
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".into()]),
         cap_add: Some(RUNNER_CAPABILITIES.map(|(name, _)| name.to_owned()).to_vec()),
-        security_opt: Some(vec!["no-new-privileges:true".into(), seccomp_option(places.kernel).clone()]),
         group_add: None,
         // Namespaces: for pid, uts and user, the empty word is one of its own, or what the whole engine is set to.
         pid_mode: Some(String::new()),
@@ -203,29 +206,31 @@ fn storage(spec: &SandboxSpec, config: &DockerConfig) -> Option<HashMap<String, 
     limited.then(|| HashMap::from([("size".to_owned(), format!("{}M", spec.resources.disk_mb))]))
 }
 
-fn tmpfs(spec: &SandboxSpec, image: &ImageFacts, disk: i64) -> HashMap<String, String> {
-    let inodes = disk_inodes(spec.resources.disk_mb);
-    let small = |mode: &str| format!("rw,noexec,nosuid,nodev,size={SMALL_BYTES},nr_inodes={SMALL_INODES},mode={mode}");
-    let shared = format!("rw,exec,nosuid,nodev,size={disk},nr_inodes={inodes},mode=1777");
-    let own =
-        format!("rw,exec,nosuid,nodev,size={disk},nr_inodes={inodes},mode=0755,uid={SANDBOX_USER},gid={SANDBOX_USER}");
-    let mut all: HashMap<String, String> = HashMap::new();
+/// Those of the user's own directories that are tmpfs.
+fn his_own(spec: &SandboxSpec) -> Vec<&'static str> {
+    HIS_OWN.into_iter().filter(|path| *path != WORKSPACE || spec.workspace.is_none()).collect()
+}
+
+fn tmpfs(spec: &SandboxSpec, image: &ImageFacts, disk: i64, dialect: &Dialect) -> HashMap<String, String> {
+    let (bytes, inodes) = (disk.unsigned_abs(), disk_inodes(spec.resources.disk_mb));
+    let shared = Tmpfs { programs: "exec", bytes, inodes, mode: "1777", owner: None };
+    let small = Tmpfs { programs: "noexec", bytes: SMALL_BYTES, inodes: SMALL_INODES, mode: "0755", owner: None };
+    let own = Tmpfs { mode: "0755", owner: Some(SANDBOX_USER), ..shared };
+    let scratch = Tmpfs { bytes: SCRATCH_BYTES, inodes: SCRATCH_INODES, mode: "0711", ..small };
+    let mut all: HashMap<String, Tmpfs<'_>> = HashMap::new();
     // What an image declares as a volume would be a directory of the engine's disk, without a limit.
-    all.extend(image.volumes.iter().map(|path| (path.clone(), shared.clone())));
+    all.extend(image.volumes.iter().map(|path| (path.clone(), shared)));
     for path in DISKS {
-        all.insert(path.into(), if HIS_OWN.contains(&path) { own.clone() } else { shared.clone() });
+        all.insert(path.into(), if HIS_OWN.contains(&path) { own } else { shared });
     }
     if spec.workspace.is_some() {
         all.remove(WORKSPACE);
     }
-    all.insert("/run".into(), small("0755"));
-    all.insert("/run/lock".into(), small("1777"));
-    all.insert(
-        SCRATCH.into(),
-        format!("rw,noexec,nosuid,nodev,size={SCRATCH_BYTES},nr_inodes={SCRATCH_INODES},mode=0711"),
-    );
-    all.insert(PRIVATE.into(), small("0700"));
-    all
+    all.insert("/run".into(), small);
+    all.insert("/run/lock".into(), Tmpfs { mode: "1777", ..small });
+    all.insert(SCRATCH.into(), scratch);
+    all.insert(PRIVATE.into(), Tmpfs { mode: "0700", ..small });
+    all.into_iter().map(|(path, wanted)| (path, dialect.tmpfs(&wanted))).collect()
 }
 
 fn mounts(
@@ -240,6 +245,9 @@ fn mounts(
     }
     if let Some(workspace) = &spec.workspace {
         mounts.push(bind(&workspace.path, WORKSPACE, Access::Write, config)?);
+    }
+    for (source, target) in places.dialect.files() {
+        mounts.push(bind(source, target, Access::Read, config)?);
     }
     Ok(mounts)
 }

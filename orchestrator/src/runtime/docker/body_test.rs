@@ -8,6 +8,7 @@ use shared_protocol::api::ResourcesView;
 use shared_protocol::{SessionId, WorkspaceId};
 
 use super::super::Pull;
+use super::super::dialect::Podman;
 use super::*;
 use crate::runtime::WorkspaceMount;
 
@@ -19,6 +20,15 @@ struct Asked {
     config: DockerConfig,
     image: ImageFacts,
     places: Places,
+}
+
+fn podman() -> Dialect {
+    Dialect::Podman(Podman {
+        seccomp: "/data/seccomp.json".into(),
+        hosts: "/data/etc/hosts".into(),
+        user_processes: 4096,
+        has_cgroup_namespaces: true,
+    })
 }
 
 fn words() -> impl Strategy<Value = String> {
@@ -98,6 +108,7 @@ fn asked() -> impl Strategy<Value = Asked> {
             runner: "/data/runner-0/runner".into(),
             socket_owner: None,
             kernel,
+            dialect: Dialect::Docker,
         },
     })
 }
@@ -112,6 +123,7 @@ fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> 
     let mut all = Vec::new();
     let mut check = |name: &str, holds: bool| all.push((name.to_owned(), holds));
     let host = body.host_config.clone().unwrap();
+    let is_docker = asked.places.dialect == Dialect::Docker;
     let is_some_above_zero = |value: Option<i64>| value.is_some_and(|value| value > 0);
     check("not privileged", host.privileged == Some(false));
     for (name, mode) in [("pid", &host.pid_mode), ("uts", &host.uts_mode), ("user", &host.userns_mode)] {
@@ -128,7 +140,11 @@ fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> 
     check("no other capability", given.iter().all(|name| needed.contains(name.as_str())));
     let options = host.security_opt.clone().unwrap();
     check("no new privileges", options.iter().any(|option| option == "no-new-privileges:true"));
-    check("our own filter", options.contains(seccomp_option(asked.places.kernel)) && options.len() == 2);
+    let (filter, options_count) = match &asked.places.dialect {
+        Dialect::Docker => (format!("seccomp={}", seccomp_profile(asked.places.kernel)), 2),
+        Dialect::Podman(podman) => (format!("seccomp={}", podman.seccomp.display()), 3),
+    };
+    check("our own filter", options.contains(&filter) && options.len() == options_count);
     check("read-only root unless asked", host.readonly_rootfs == Some(true) || asked.spec.writable_root);
     let is_sized = host.storage_opt.as_ref().is_some_and(|options| options.contains_key("size"));
     check("a limited root", host.readonly_rootfs == Some(true) || is_sized || !asked.config.root_quota);
@@ -136,10 +152,34 @@ fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> 
     check("limited cpu", is_some_above_zero(host.nano_cpus));
     check("limited processes", is_some_above_zero(host.pids_limit));
     check("limited shared memory", is_some_above_zero(host.shm_size));
-    let has_sizes = |options: &String| {
-        ["size=", "nr_inodes="].iter().all(|word| options.contains(word) && !options.contains(&format!("{word}0")))
-    };
+    // Podman has no word for the number of files.
+    let sizes: &[&str] = if is_docker { &["size=", "nr_inodes="] } else { &["size="] };
+    let has_sizes =
+        |options: &String| sizes.iter().all(|word| options.contains(word) && !options.contains(&format!("{word}0")));
     check("limited tmpfs", host.tmpfs.as_ref().unwrap().values().all(has_sizes));
+    if !is_docker {
+        // What the image has there would fill the disk that commands have.
+        check("empty tmpfs", host.tmpfs.as_ref().unwrap().values().all(|options| options.contains("notmpcopyup")));
+        // Its own may be more than it may set.
+        let nproc = host.ulimits.iter().flatten().find(|limit| limit.name.as_deref() == Some("nproc"));
+        check("a limit in the place of Podman's own", nproc.is_some_and(|limit| is_some_above_zero(limit.hard)));
+    }
+    let arguments = body.cmd.clone().unwrap();
+    let given: Vec<&str> = arguments
+        .iter()
+        .skip_while(|word| *word != "--own")
+        .nth(1)
+        .map_or_else(Vec::new, |list| list.split(':').collect());
+    let is_his = |path: &str, options: &str| given.contains(&path) || options.contains("uid=1000,gid=1000");
+    check(
+        "a home of his own",
+        HIS_OWN.iter().all(|path| host.tmpfs.as_ref().unwrap().get(*path).is_none_or(|options| is_his(path, options))),
+    );
+    // A workspace is another's place.
+    check(
+        "nothing else of his own",
+        given.iter().all(|path| host.tmpfs.as_ref().unwrap().contains_key(*path) && HIS_OWN.contains(path)),
+    );
     check(
         "no setuid on tmpfs",
         host.tmpfs.as_ref().unwrap().values().all(|o| o.contains("nosuid") && o.contains("nodev")),
@@ -157,17 +197,30 @@ fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> 
         "limited files",
         limits.iter().any(|limit| limit.name.as_deref() == Some("nofile") && is_some_above_zero(limit.hard)),
     );
+    let masked: Vec<&str> = if is_docker {
+        host.masked_paths.iter().flatten().map(String::as_str).collect()
+    } else {
+        options.iter().filter_map(|option| option.strip_prefix("mask=")).flat_map(|list| list.split(':')).collect()
+    };
+    check("masked paths", MASKED.iter().chain(&MASKED_SYS).all(|path| masked.contains(path)));
+    // What it made is held against this list.
     check(
-        "masked paths",
-        host.masked_paths.as_ref().is_some_and(|paths| MASKED.iter().all(|path| paths.iter().any(|p| p == path))),
+        "masked paths to compare",
+        host.masked_paths.as_ref().is_some_and(|paths| paths.len() == MASKED.len() + MASKED_SYS.len()),
     );
     check("read-only paths", host.readonly_paths.as_ref().is_some_and(|paths| paths.len() == READ_ONLY.len()));
     check("no device", host.devices == Some(Vec::new()) && host.device_requests == Some(Vec::new()));
     check("no binds beside mounts", host.binds.is_none() && host.volumes_from.is_none() && body.volumes.is_none());
+    if !is_docker {
+        // Podman's would be the host's.
+        let is_ours = |mount: &Mount| mount.target.as_deref() == Some("/etc/hosts") && mount.read_only == Some(true);
+        check("names of its own", host.mounts.iter().flatten().any(is_ours));
+    }
     for mount in host.mounts.unwrap() {
         let (source, target) = (PathBuf::from(mount.source.unwrap()), mount.target.unwrap());
         check("no way to the engine", !asked.config.socket.starts_with(&source) && source.is_absolute());
-        check("only our places", target.starts_with(PRIVATE) || target == WORKSPACE);
+        let is_file = !is_docker && target == "/etc/hosts" && source == Path::new("/data/etc/hosts");
+        check("only our places", target.starts_with(PRIVATE) || target == WORKSPACE || is_file);
         check("only a bind", mount.typ == Some(MountType::BIND));
         check("a runner that stays", target != RUNNER || mount.read_only == Some(true));
     }
@@ -185,21 +238,27 @@ fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> 
 #[test]
 fn no_spec_yields_a_container_that_breaks_an_invariant() {
     let mut runner = TestRunner::new(ProptestConfig { cases: CASES, ..ProptestConfig::default() });
-    let bodies = std::cell::Cell::new(0);
-    let outcome = runner.run(&asked(), |asked| {
-        if let Ok(body) = body(&asked.spec, &asked.config, &asked.image, &asked.places) {
-            bodies.set(bodies.get() + 1);
-            let broken = broken(&asked, &body);
-            prop_assert!(broken.is_empty(), "{broken:?}");
+    // Of Docker and of Podman.
+    let bodies = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
+    let outcome = runner.run(&asked(), |mut asked| {
+        for (dialect, count) in [Dialect::Docker, podman()].into_iter().zip(&bodies) {
+            asked.places.dialect = dialect;
+            if let Ok(body) = body(&asked.spec, &asked.config, &asked.image, &asked.places) {
+                count.set(count.get() + 1);
+                let broken = broken(&asked, &body);
+                prop_assert!(broken.is_empty(), "{broken:?}");
+            }
         }
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     // A function that refuses everything would pass as well.
-    assert!(bodies.get() > CASES / 2, "only {} of {CASES} came to a body", bodies.get());
+    for count in bodies {
+        assert!(count.get() > CASES / 2, "only {} of {CASES} came to a body", count.get());
+    }
 }
 
-fn plain() -> Asked {
+fn plain(dialect: Dialect) -> Asked {
     Asked {
         spec: SandboxSpec {
             id: SessionId::new("7183cb80-d6c").unwrap(),
@@ -227,6 +286,7 @@ fn plain() -> Asked {
             runner: "/data/r/runner".into(),
             socket_owner: Some(1000),
             kernel: Kernel::Host,
+            dialect,
         },
     }
 }
@@ -234,12 +294,45 @@ fn plain() -> Asked {
 /// Every invariant can be seen to be broken: for each there is a body with that protection taken out.
 #[test]
 fn a_body_without_a_protection_is_noticed() {
-    let mut asked = plain();
+    every_spoil_is_noticed(Dialect::Docker, &docker_spoils());
+    every_spoil_is_noticed(podman(), &podman_spoils());
+}
+
+type Spoil = fn(&mut HostConfig);
+
+fn docker_spoils() -> Vec<Spoil> {
+    vec![
+        |host| host.masked_paths = Some(Vec::new()),
+        |host| host.security_opt = Some(vec![format!("seccomp={}", *SECCOMP)]),
+        |host| drop(host.tmpfs.as_mut().unwrap().insert("/x".into(), "rw,nosuid,nodev,size=1".into())),
+        |host| {
+            drop(host.tmpfs.as_mut().unwrap().insert(WORKSPACE.into(), "rw,nosuid,nodev,size=1,nr_inodes=1".into()));
+        },
+    ]
+}
+
+fn podman_spoils() -> Vec<Spoil> {
+    vec![
+        |host| host.security_opt.as_mut().unwrap().retain(|option| !option.starts_with("mask=")),
+        |host| host.security_opt.as_mut().unwrap()[2] = "mask=/proc/kcore".into(),
+        |host| host.security_opt.as_mut().unwrap()[2] = "unmask=ALL".into(),
+        |host| host.security_opt.as_mut().unwrap()[1] = "seccomp=/data/another.json".into(),
+        |host| drop(host.security_opt.as_mut().unwrap().remove(0)),
+        |host| drop(host.tmpfs.as_mut().unwrap().insert("/x".into(), "rw,nosuid,nodev,size=1".into())),
+        |host| drop(host.ulimits.as_mut().unwrap().pop()),
+        |host| drop(host.mounts.as_mut().unwrap().pop()),
+        |host| host.mounts.as_mut().unwrap().last_mut().unwrap().read_only = Some(false),
+        |host| host.mounts.as_mut().unwrap().last_mut().unwrap().source = Some("/etc/hosts".into()),
+        |host| drop(host.tmpfs.as_mut().unwrap().remove(WORKSPACE)),
+    ]
+}
+
+fn every_spoil_is_noticed(dialect: Dialect, own: &[Spoil]) {
+    let mut asked = plain(dialect);
     asked.image.volumes.insert("/volume".into());
     let good = body(&asked.spec, &asked.config, &asked.image, &asked.places).unwrap();
     assert_eq!(broken(&asked, &good), Vec::<String>::new());
-    type Spoil = fn(&mut HostConfig);
-    let spoils: [Spoil; 38] = [
+    let spoils: [Spoil; 36] = [
         |host| host.privileged = Some(true),
         |host| host.pid_mode = Some("host".into()),
         |host| host.uts_mode = Some("host".into()),
@@ -257,11 +350,9 @@ fn a_body_without_a_protection_is_noticed() {
         |host| host.nano_cpus = None,
         |host| host.shm_size = None,
         |host| host.ulimits = Some(Vec::new()),
-        |host| host.masked_paths = Some(Vec::new()),
         |host| host.masked_paths = None,
         |host| host.readonly_paths = Some(Vec::new()),
         |host| host.security_opt = Some(vec!["seccomp=unconfined".into()]),
-        |host| host.security_opt = Some(vec![SECCOMP.clone()]),
         |host| host.security_opt.as_mut().unwrap().push("apparmor=unconfined".into()),
         |host| host.mounts.as_mut().unwrap()[0].source = Some("/var/run/docker.sock".into()),
         |host| host.mounts.as_mut().unwrap()[0].source = Some("/var/run".into()),
@@ -283,16 +374,18 @@ fn a_body_without_a_protection_is_noticed() {
         |host| host.init = Some(true),
     ];
     let mut noticed = BTreeSet::new();
-    for (n, spoil) in spoils.into_iter().enumerate() {
+    for (n, spoil) in spoils.iter().chain(own).enumerate() {
         let mut bad = good.clone();
         spoil(bad.host_config.as_mut().unwrap());
         let broken = broken(&asked, &bad);
         assert!(!broken.is_empty(), "spoil {n} is not noticed");
         noticed.extend(broken);
     }
-    let others: [fn(&mut ContainerCreateBody); 2] = [
+    let others: [fn(&mut ContainerCreateBody); 4] = [
         |body| drop(body.labels.as_mut().unwrap().insert(DATA_DIR_LABEL.into(), "another".into())),
         |body| body.entrypoint = Some(vec!["/bin/sh".into()]),
+        |body| body.cmd = Some(vec!["--own".into(), "/tmp".into()]),
+        |body| body.cmd = Some(vec!["--own".into(), "/etc".into()]),
     ];
     for spoil in others {
         let mut bad = good.clone();
@@ -305,17 +398,22 @@ fn a_body_without_a_protection_is_noticed() {
 
 #[test]
 fn a_workspace_takes_the_place_of_the_tmpfs() {
-    let mut asked = plain();
-    asked.spec.workspace =
-        Some(WorkspaceMount { id: WorkspaceId::new("w").unwrap(), path: "/data/workspaces/w".into() });
-    let host = body(&asked.spec, &asked.config, &asked.image, &asked.places).unwrap().host_config.unwrap();
-    assert!(!host.tmpfs.unwrap().contains_key(WORKSPACE));
-    assert!(host.mounts.unwrap().iter().any(|mount| mount.target.as_deref() == Some(WORKSPACE)));
+    for dialect in [Dialect::Docker, podman()] {
+        let mut asked = plain(dialect);
+        asked.spec.workspace =
+            Some(WorkspaceMount { id: WorkspaceId::new("w").unwrap(), path: "/data/workspaces/w".into() });
+        let body = body(&asked.spec, &asked.config, &asked.image, &asked.places).unwrap();
+        // Its owner is on disk, and not the runner's to change.
+        assert!(!body.cmd.unwrap().iter().any(|word| word.contains(WORKSPACE)));
+        let host = body.host_config.unwrap();
+        assert!(!host.tmpfs.unwrap().contains_key(WORKSPACE));
+        assert!(host.mounts.unwrap().iter().any(|mount| mount.target.as_deref() == Some(WORKSPACE)));
+    }
 }
 
 #[test]
 fn a_limit_of_nothing_is_refused_since_it_would_be_none() {
-    let mut asked = plain();
+    let mut asked = plain(Dialect::Docker);
     asked.spec.resources.pids = 0;
     assert!(body(&asked.spec, &asked.config, &asked.image, &asked.places).is_err());
 }

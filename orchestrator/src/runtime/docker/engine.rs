@@ -1,6 +1,5 @@
 //! What goes wrong between us and a container engine, in words that an operator can act upon.
 
-use bollard::Docker;
 use bollard::errors::Error;
 
 use crate::runtime::RuntimeError;
@@ -22,12 +21,6 @@ fn status(error: &Error) -> Option<u16> {
         Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
         _ => None,
     }
-}
-
-/// Podman speaks the same language, and makes other containers than it is asked for: docs/concepts/runtimes.md.
-pub async fn is_podman(docker: &Docker) -> bool {
-    let version = docker.version().await.unwrap_or_default();
-    version.components.unwrap_or_default().iter().any(|part| part.name.contains("Podman"))
 }
 
 /// Whether its words are about a disk that is full.

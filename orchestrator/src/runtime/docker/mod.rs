@@ -9,10 +9,13 @@
 mod adopt;
 mod body;
 mod compare;
+mod dialect;
 mod engine;
 mod image;
 mod kernel;
 mod live;
+mod oci;
+mod podman;
 mod ready;
 mod seccomp;
 mod slot;
@@ -27,16 +30,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
+use bollard::models::{ContainerCreateBody, SystemInfo, SystemInfoCgroupVersionEnum, SystemVersion};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder,
 };
 use futures_util::StreamExt as _;
+use nix::sys::resource::{Resource, getrlimit};
 use shared_protocol::api::{ImageView, NetworkMode, StatsView};
 use shared_protocol::{RuntimeName, SessionId};
 use tokio::sync::oneshot;
 
 pub use image::Pull;
 
+use self::dialect::{Dialect, Podman};
 use self::image::Images;
 use self::kernel::Kernel;
 use self::live::LiveTable;
@@ -52,6 +58,9 @@ use crate::runner_client::RunnerClient;
 const ENGINE_TIMEOUT_SECONDS: u64 = 30;
 /// From the start of a container to the runner's first answer.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// In the data directory, for an engine that takes it by name.
+const SECCOMP_FILE: &str = "seccomp.json";
+const PID_MAX: &str = "/proc/sys/kernel/pid_max";
 /// Of a runner that ended before it answered.
 const MAX_LAST_WORDS: usize = 2000;
 
@@ -83,6 +92,7 @@ struct Places {
     /// Who connects, where that is not root.
     socket_owner: Option<u32>,
     kernel: Kernel,
+    dialect: Dialect,
 }
 
 pub struct DockerRuntime {
@@ -101,6 +111,7 @@ struct Inner {
     images: Images,
     slots: Arc<Slots>,
     kernel: Kernel,
+    dialect: Dialect,
     has_network: bool,
 }
 
@@ -109,10 +120,8 @@ impl DockerRuntime {
     pub async fn new(mut config: DockerConfig) -> Result<Self, RuntimeError> {
         let docker = connect(&config.socket).await?;
         // For either an engine starts programs to ask them for their versions, which takes seconds on a host that is busy.
-        let (is_podman, info) = tokio::join!(engine::is_podman(&docker), docker.info());
-        if is_podman {
-            tracing::warn!(socket = %config.socket.display(), "this engine is Podman, with which sessions cannot be made yet");
-        }
+        let (version, info) = tokio::join!(docker.version(), docker.info());
+        let version = version.map_err(|error| engine::failed("asking the container engine", error))?;
         let info = info.map_err(|error| engine::failed("asking the container engine", error))?;
         let kernel = Kernel::of(&info, config.oci_runtime.as_deref());
         let has_network = kernel::has_network(&info, config.oci_runtime.as_deref());
@@ -125,6 +134,7 @@ impl DockerRuntime {
             .map_err(|e| RuntimeError::failed("finding the data directory", e))?;
         let directories = data_dir.join("containers");
         let runner = files::write_runner(&data_dir).map_err(|e| RuntimeError::failed("writing the runner", e))?;
+        let dialect = dialect_of(&version, &info, kernel, &data_dir)?;
         let instance = instance_name(&config.data_dir);
         let (live, slots, known_images) = (Arc::<LiveTable>::default(), Arc::<Slots>::default(), Arc::default());
         let inner = Arc::new(Inner {
@@ -137,6 +147,7 @@ impl DockerRuntime {
             images: Images::default(),
             slots: slots.clone(),
             kernel,
+            dialect,
             has_network,
             config,
         });
@@ -161,14 +172,48 @@ async fn connect(socket: &Path) -> Result<Docker, RuntimeError> {
     Ok(docker)
 }
 
+/// Who the engine is, and what it needs to be asked in its words.
+fn dialect_of(
+    version: &SystemVersion,
+    info: &SystemInfo,
+    kernel: Kernel,
+    data_dir: &Path,
+) -> Result<Dialect, RuntimeError> {
+    if !dialect::is_podman(version) {
+        return Ok(Dialect::Docker);
+    }
+    let seccomp = files::write_public(data_dir, SECCOMP_FILE, body::seccomp_profile(kernel).as_bytes())
+        .map_err(|e| RuntimeError::failed("writing the filter of system calls", e))?;
+    files::write_shared(data_dir).map_err(|e| RuntimeError::failed("writing shared files", e))?;
+    let hosts = files::shared_directory(data_dir).join("hosts");
+    let user_processes = user_processes().map_err(|e| RuntimeError::failed("asking for the limit of processes", e))?;
+    let has_cgroup_namespaces = info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_2);
+    if !has_cgroup_namespaces {
+        tracing::warn!(
+            "Podman has no cgroup namespaces on cgroup v1: sandboxes can read the names of their cgroups on the host"
+        );
+    }
+    Ok(Dialect::Podman(Podman { seccomp, hosts, user_processes, has_cgroup_namespaces }))
+}
+
+/// The most that we may, and no more than there can be on the host, which is what Podman limits itself to.
+fn user_processes() -> std::io::Result<i64> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NPROC)?;
+    let on_host = std::fs::read_to_string(PID_MAX)?;
+    let on_host: i64 = on_host.trim().parse().map_err(std::io::Error::other)?;
+    Ok(i64::try_from(most).map_or(on_host, |most| most.min(on_host)))
+}
+
 /// One line about the engine at a socket, for `cove doctor`.
 pub async fn describe(socket: &Path) -> Result<String, RuntimeError> {
     let docker = connect(socket).await?;
     let info = docker.info().await.map_err(|error| engine::failed("asking the container engine", error))?;
+    let version = docker.version().await.map_err(|error| engine::failed("asking the container engine", error))?;
+    let podman = if dialect::is_podman(&version) { "Podman " } else { "" };
     let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
     runtimes.sort();
     Ok(format!(
-        "engine {} at {}, storage {}, cgroup v{}, runtimes {}",
+        "engine {podman}{} at {}, storage {}, cgroup v{}, runtimes {}",
         info.server_version.unwrap_or_else(|| "of unknown version".into()),
         socket.display(),
         info.driver.unwrap_or_else(|| "unknown".into()),
@@ -220,6 +265,7 @@ impl Inner {
             runner: self.runner.clone(),
             socket_owner: (!own.is_root()).then(|| own.as_raw()),
             kernel: self.kernel,
+            dialect: self.dialect.clone(),
         };
         let asked = body::body(&spec, &self.config, &image, &places)?;
         let name = self.name(id);
@@ -233,9 +279,7 @@ impl Inner {
                 created.warnings.join("; "),
             ));
         }
-        let made = self.docker.inspect_container(&created.id, None).await;
-        let made = made.map_err(|error| engine::failed("looking at the container", error))?;
-        let differences = compare::differences(&asked, &made);
+        let differences = self.differences(&asked, &created.id).await?;
         if !differences.is_empty() {
             let differences = differences.join("; ");
             return Err(RuntimeError::failed(
@@ -251,6 +295,21 @@ impl Inner {
         started.map_err(|error| engine::failed("starting the container", error))?;
         failpoint::at("docker.create.started").map_err(|e| RuntimeError::failed("starting the container", e))?;
         slot.unless_cancelled(id, self.answered(id, watch, ended)).await
+    }
+
+    /// What the engine made of it, before any of it runs.
+    async fn differences(&self, asked: &ContainerCreateBody, container: &str) -> Result<Vec<String>, RuntimeError> {
+        match &self.dialect {
+            Dialect::Docker => {
+                let made = self.docker.inspect_container(container, None).await;
+                let made = made.map_err(|error| engine::failed("looking at the container", error))?;
+                Ok(compare::differences(asked, &made))
+            }
+            Dialect::Podman(own) => {
+                let made = podman::prepare(&self.config.socket, container).await?;
+                Ok(oci::differences(asked, &seccomp::profile(self.kernel), own, &made))
+            }
+        }
     }
 
     async fn answered(

@@ -34,8 +34,24 @@ const OVERLAP: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_KNOWN_IMAGES: usize = 1000;
 
-const EVENTS: [&str; 13] = [
-    "create", "die", "oom", "destroy", "pause", "tag", "untag", "delete", "pull", "import", "load", "start", "unpause",
+/// What is asked for, in Docker's words and, at the end, in those that only Podman's filter knows.
+const EVENTS: [&str; 16] = [
+    "create",
+    "die",
+    "oom",
+    "destroy",
+    "pause",
+    "tag",
+    "untag",
+    "delete",
+    "pull",
+    "import",
+    "load",
+    "start",
+    "unpause",
+    "died",
+    "remove",
+    "loadfromarchive",
 ];
 
 pub struct Watcher {
@@ -219,11 +235,11 @@ fn decide(event: &EventMessage, instance: &str) -> Option<Change> {
     let id = SessionId::new(attributes.get(SESSION_LABEL)?.clone()).ok()?;
     match event.action.as_deref()? {
         "create" => Some(Change::Made(id)),
-        "die" => {
+        "die" | "died" => {
             let code = attributes.get("exitCode").map_or("an unknown status", String::as_str);
             Some(Change::Ended(id, format!("its container ended with {code}")))
         }
-        "destroy" => Some(Change::Ended(id, "its container was removed".into())),
+        "destroy" | "remove" => Some(Change::Ended(id, "its container was removed".into())),
         "oom" => Some(Change::OutOfMemory(id)),
         "pause" => Some(Change::Paused(id)),
         _ => None,
@@ -256,7 +272,9 @@ mod tests {
         assert_eq!(decide(&event("oom", &ours), "cove-1"), Some(Change::OutOfMemory(id.clone())));
         assert_eq!(decide(&event("create", &ours), "cove-1"), Some(Change::Made(id.clone())));
         assert_eq!(decide(&event("pause", &ours), "cove-1"), Some(Change::Paused(id)));
-        assert!(matches!(decide(&event("destroy", &ours), "cove-1"), Some(Change::Ended(..))));
+        for removed in ["destroy", "remove"] {
+            assert!(matches!(decide(&event(removed, &ours), "cove-1"), Some(Change::Ended(..))));
+        }
         assert_eq!(decide(&event("start", &ours), "cove-1"), None);
         assert_eq!(decide(&event("die", &ours), "cove-2"), None);
         assert_eq!(decide(&event("die", &ours[1..]), "cove-1"), None);
