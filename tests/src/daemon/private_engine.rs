@@ -67,6 +67,7 @@ impl PrivateEngine {
 
     fn podman(&self) -> Command {
         let mut command = Command::new("podman");
+        command.current_dir(self.directory.path());
         for (flag, name) in [("--root", "data"), ("--runroot", "exec"), ("--tmpdir", "tmp")] {
             command.arg(flag).arg(self.directory.path().join(name));
         }

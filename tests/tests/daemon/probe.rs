@@ -210,7 +210,6 @@ async fn the_names_that_a_sandbox_knows_are_not_those_of_the_host() {
         session.sh("sed 's/#.*//' /etc/hosts | grep -vw localhost | tr -s ' \\t' '\\n' | grep '[a-z]'; true").await;
     let own = |name: &&str| name.contains(&session.id) || name.starts_with("ip6-");
     assert!(names.lines().all(|name| own(&name)), "{names}");
-    assert_eq!(session.exec("grep -w localhost /etc/hosts").await["exit_code"], 0);
     daemon.stop().await;
 }
 
