@@ -75,7 +75,10 @@ impl Bash {
         if let Some(environment) = spec.environment {
             command.envs(environment.variables());
         }
-        command.stdin(commands).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+        // Bash looks for its terminal at /dev/tty, which gVisor does not open, and then at its standard error. Without one it has no
+        // job control. The first line that it is sent turns its errors away.
+        let errors = if master.tells_foreground() { Stdio::null() } else { slave.try_clone()?.into() };
+        command.stdin(commands).stdout(Stdio::null()).stderr(errors).current_dir("/");
         let pid = spawn(command, spec.identity, Session::Terminal(&slave))?;
         Ok(Self {
             watch: reaper.watch(pid),
@@ -272,7 +275,7 @@ impl Bash {
     }
 
     /// The processes that this shell has started, leaders of their groups or not.
-    fn children(&self) -> Vec<i32> {
+    pub fn children(&self) -> Vec<i32> {
         let shell = self.pid();
         let is_child = |pid: &i32| proc::stat(*pid).is_some_and(|s| s.parent == shell && s.session == shell);
         proc::pids().unwrap_or_default().into_iter().filter(is_child).collect()
@@ -290,13 +293,6 @@ impl Bash {
     /// Whether an interrupt would go to bash itself now, or to a child that loses it; or might, where the kernel does not tell.
     pub fn may_lose_interrupts(&self) -> bool {
         self.foreground().is_none_or(|group| group == self.pid() || self.loses_interrupts(group) != Some(false))
-    }
-
-    /// The children that may have been too young for an interrupt which bash or one of them lost: all, or where the kernel does not
-    /// tell who was in front, those that still have bash's name.
-    pub fn young_jobs(&self) -> Vec<i32> {
-        let is_told = self.terminal.get_ref().tells_foreground();
-        self.children().into_iter().filter(|child| is_told || self.loses_interrupts(*child) != Some(false)).collect()
     }
 
     /// The group in front: where the kernel does not tell, the one that should be.

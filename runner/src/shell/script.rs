@@ -196,7 +196,8 @@ pub fn tail_line(dir: &Path, mark: &Mark) -> String {
 
 /// The line that makes a new shell ready; it reports by the tail, as after a command.
 pub fn init_line(dir: &Path) -> String {
-    format!("\\. {}/{}\n", dir.display(), file::INIT)
+    // Where bash found its terminal by its standard error, that is still the terminal.
+    format!("\\exec 2>/dev/null; \\. {}/{}\n", dir.display(), file::INIT)
 }
 
 /// The line that has a shell take what came with the claim; it reports by the tail, as after a command. `before` is the

@@ -58,8 +58,6 @@ pub enum Ability {
     LimitSurvived,
     /// A lock on a file of a workspace holds for all sessions that have it.
     SharedLocks,
-    /// The shell gives each job a process group of its own.
-    JobControl,
     /// What the kernel has killed can be removed at once.
     CrashHeardOf,
     /// An engine takes its containers along when it ends, where it is not told otherwise.
@@ -69,13 +67,13 @@ pub enum Ability {
 }
 
 use Ability::{
-    CrashHeardOf, EndsWithEngine, ErrorNumbers, ImportedImages, InitHidden, JobControl, KeysShown, LimitSurvived,
-    MemoryLimitSeen, OomTold, OpenRegistry, OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost,
-    SharedLocks, StillAccounts, WaitingSeen, WholeStatus,
+    CrashHeardOf, EndsWithEngine, ErrorNumbers, ImportedImages, InitHidden, KeysShown, LimitSurvived, MemoryLimitSeen,
+    OomTold, OpenRegistry, OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, SharedLocks,
+    StillAccounts, WaitingSeen, WholeStatus,
 };
 
 /// Everything that some runtime has not got, and why. What is not listed here holds on all.
-const LACKING: [(Ability, Ground, &str); 25] = [
+const LACKING: [(Ability, Ground, &str); 24] = [
     (ImportedImages, Ground::Containers, "images are the engine's"),
     (ImportedImages, Ground::Gvisor, "images are the engine's"),
     (ProtectionsOff, Ground::Containers, "no protection can be turned off there"),
@@ -100,11 +98,6 @@ const LACKING: [(Ability, Ground, &str); 25] = [
         "its own threads go on, some hundredths of a cpu, while the processes inside stand still",
     ),
     (LimitSurvived, Ground::Gvisor, "the limit holds gVisor too, and the host's kernel may kill gVisor itself"),
-    (
-        JobControl,
-        Ground::Gvisor,
-        "its /dev/tty cannot be opened, and bash finds no other terminal to control jobs with",
-    ),
     (SharedLocks, Ground::Gvisor, "its locks, and the place at which it appends to a file, are each sandbox's own"),
     (CrashHeardOf, Ground::Gvisor, "the engine may learn only half a minute later that gVisor was killed"),
     (EndsWithEngine, Ground::Podman, "its containers go on without its service, always"),

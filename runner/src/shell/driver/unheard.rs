@@ -29,7 +29,9 @@ const SUBSHELL_AFTER: Duration = Duration::from_millis(100);
 
 pub(super) struct Unheard {
     number: i32,
-    /// The children that bash had just forked.
+    /// The children that bash had before.
+    known: Vec<i32>,
+    /// Those on which it may have been lost: still bash then, or forked since.
     young: Vec<i32>,
     /// What bash had not read before: the tail. It has one more line to read since.
     unread: usize,
@@ -41,21 +43,19 @@ pub(super) struct Unheard {
 impl Unheard {
     /// Before a signal is sent: whether bash may be the one that gets it.
     pub(super) fn before(number: i32, bash: &Bash) -> Option<Self> {
-        let now = Instant::now();
         let is_key = matches!(number, libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP);
-        let watched = || Self {
-            number,
-            young: Vec::new(),
-            unread: bash.unread(),
-            since: now,
-            look: (now + FIRST_LOOK, FIRST_LOOK),
-        };
-        (is_key && bash.may_lose_interrupts()).then(watched)
+        if !is_key || !bash.may_lose_interrupts() {
+            return None;
+        }
+        let known = bash.children();
+        let young = known.iter().copied().filter(|child| bash.loses_interrupts(*child) != Some(false)).collect();
+        let now = Instant::now();
+        Some(Self { number, known, young, unread: bash.unread(), since: now, look: (now + FIRST_LOOK, FIRST_LOOK) })
     }
 
     /// Behind it.
     pub(super) fn sent(mut self, bash: &Bash) -> Self {
-        self.young = bash.young_jobs();
+        self.young.extend(bash.children().into_iter().filter(|child| !self.known.contains(child)));
         self
     }
 
