@@ -119,20 +119,21 @@ mod tests {
 
     #[test]
     fn the_signals_of_a_process_are_told() {
+        // Not INT and QUIT, which a shell that was started in the background cannot trap.
         let mut child = std::process::Command::new("bash")
-            .args(["-c", "trap : INT; trap '' QUIT; echo; read"])
+            .args(["-c", "trap : USR1; trap '' USR2; echo; read"])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        assert_eq!(catches_and_ignores(pid, libc::SIGINT, libc::SIGQUIT), Some(true));
-        assert_eq!(catches_and_ignores(pid, libc::SIGUSR1, libc::SIGQUIT), Some(false));
-        assert_eq!(catches_and_ignores(pid, libc::SIGINT, libc::SIGUSR1), Some(false));
+        assert_eq!(catches_and_ignores(pid, libc::SIGUSR1, libc::SIGUSR2), Some(true));
+        assert_eq!(catches_and_ignores(pid, libc::SIGUSR2, libc::SIGUSR2), Some(false));
+        assert_eq!(catches_and_ignores(pid, libc::SIGUSR1, libc::SIGUSR1), Some(false));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(catches_and_ignores(pid, libc::SIGINT, libc::SIGQUIT), None);
+        assert_eq!(catches_and_ignores(pid, libc::SIGUSR1, libc::SIGUSR2), None);
     }
 
     #[test]
