@@ -52,6 +52,12 @@ async fn a_copy_of_main_that_is_asked_for_at_once_has_the_variables_too() {
 async fn a_shell_that_is_still_coming_up_takes_a_claim() {
     let runner = Runner::start().await;
     claim(&runner, &[("TOKEN", SECRET)]).await;
+    runner.sh("kill -9 $$").await;
+    assert_eq!(
+        runner.output_of("printenv TOKEN").await,
+        format!("{SECRET}\n"),
+        "the next has the state of before the claim"
+    );
     assert_eq!(runner.output_of("printenv TOKEN").await, format!("{SECRET}\n"));
 }
 
@@ -101,6 +107,19 @@ async fn the_variables_outlive_the_bash_that_was_told_them() {
     assert_eq!(runner.output_of("printenv TOKEN").await, "t\n");
     runner.reset_shell("main").await;
     assert_eq!(runner.output_of("printenv TOKEN").await, "t\n");
+}
+
+#[tokio::test]
+async fn a_first_command_that_ends_its_bash_is_followed_by_a_login_with_the_variables() {
+    let runner = idle().await;
+    runner.sh("echo 'export FROM_PROFILE=yes' >~/.bash_profile").await;
+    claim(&runner, &[("TOKEN", "t")]).await;
+    assert_eq!(runner.sh("export LOST=with-it; kill -9 $$").await.outcome.exit_code, 137);
+    assert_eq!(runner.output_of("echo $TOKEN $FROM_PROFILE ${LOST-none}").await, "t yes none\n");
+    // From the first command on there is a state again, which is what the next begins with.
+    runner.sh("export KEPT=kept; unset FROM_PROFILE").await;
+    runner.sh("kill -9 $$").await;
+    assert_eq!(runner.output_of("echo $TOKEN ${FROM_PROFILE-none} $KEPT").await, "t none kept\n");
 }
 
 #[tokio::test]

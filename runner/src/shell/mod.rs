@@ -305,9 +305,10 @@ impl ShellHandle {
         tokio::time::timeout(STATE_PATIENCE, asked).await.ok()?.ok()?
     }
 
-    /// Has it take what came with the claim before its next command. Returns before it has.
+    /// Has it take what came with the claim before its next command. Does not wait for anything but a place in the queue: whoever
+    /// claims has his answer before bash gets to work.
     pub async fn claim(&self) -> Result<(), ErrorBody> {
-        self.ask(|reply| Request::Claim { reply }).await
+        self.requests.send(Request::Claim).await.map_err(|_| gone(&self.shared.view.borrow().name))
     }
 
     pub async fn reset(&self) -> Result<(), ErrorBody> {

@@ -134,7 +134,7 @@ pub const STATUS: &str = "\\builtin return \"$1\"\n";
 ///
 /// It may be run more than once for one command, and says the same each time: the variables stay until the next command.
 /// The end is told first, and the state is written behind it, while the client already has its answer. It goes to a file: bash
-/// writes it line by line, and nobody has to wake up for each.
+/// writes it line by line, and nobody has to wake up for each. With no `$5` there is none.
 pub fn tail_file(dir: &Path) -> String {
     let dir = dir.display();
     format!(
@@ -144,6 +144,7 @@ case $6 in "$PWD") \eval "\builtin cd -- \"\$$3_old\"" || \: ;; esac
 \eval "$3=\$2"
 case $POSIXLY_CORRECT in _) \unset -v POSIXLY_CORRECT ;; esac
 \builtin printf '\0D %s %s %s\0%s\0' "$1" "$2" "$4" "$PWD" >&0 || \builtin return 1
+case $5 in '') \builtin return 0 ;; esac
 \builtin eval '\builtin declare -p
 \builtin declare -f
 \builtin declare -Fx
@@ -187,7 +188,16 @@ pub fn exit_line(mark: &Mark) -> String {
 /// Where the tail cannot report (no descriptors left, `set -r`, `enable -n .`) bash exits with the command's status, and
 /// the reaper reports it.
 pub fn tail_line(dir: &Path, mark: &Mark) -> String {
-    let (dir, tail, Mark { nonce, variable, slot }) = (dir.display(), file::TAIL, mark);
+    tail(dir, mark, &mark.slot.to_string())
+}
+
+/// One that leaves no state behind.
+pub fn short_tail_line(dir: &Path, mark: &Mark) -> String {
+    tail(dir, mark, "''")
+}
+
+fn tail(dir: &Path, mark: &Mark, slot: &str) -> String {
+    let (dir, tail, Mark { nonce, variable, .. }) = (dir.display(), file::TAIL, mark);
     let status = format!("\"${{{variable}-$?}}\"");
     format!(
         "POSIXLY_CORRECT=${{POSIXLY_CORRECT-_}} \\. {dir}/{tail} {nonce} {status} {variable} \"${{{variable}_b-0}}\" {slot} \"${{{variable}_at-}}\" || \\exit {status}\n",

@@ -106,7 +106,8 @@ impl Driver {
             cwd: request.cwd.as_deref(),
             last_status: self.last_status,
             terminal: &bash.terminal_path().to_string_lossy(),
-            functrace: self.shared.state.borrow().as_ref().is_some_and(|state| state.has_option("functrace")),
+            functrace: (self.shared.state.borrow().as_ref().or(self.fresh.as_ref()))
+                .is_some_and(|state| state.has_option("functrace")),
             variable: &mark.variable,
         };
         bash.scratch.write(file::COMMAND, script::command_file(bash.scratch.dir(), spec).as_bytes())?;
@@ -134,8 +135,9 @@ impl Driver {
         if let Some(starting) = self.starting.take_if(|s| s.mark.nonce == nonce) {
             self.set_cwd(cwd);
             self.ended = starting.mark;
-            self.next_manner = Manner::Restore;
-            if let (Manner::Claim, Some(bash)) = (starting.manner, &self.bash) {
+            if starting.manner != Manner::Claim {
+                self.next_manner = Manner::Restore;
+            } else if let Some(bash) = &self.bash {
                 bash.scratch.remove(file::CLAIM);
             }
             return;

@@ -26,7 +26,11 @@ impl Driver {
                     if self.fresh.is_none() {
                         self.fresh = Some(state.without_text());
                     }
-                    *self.shared.state.borrow_mut() = Some(state);
+                    // One of before the claim that bash takes now is not what a new shell shall have.
+                    if !self.starting.as_ref().is_some_and(|starting| starting.manner == Manner::Claim) {
+                        *self.shared.state.borrow_mut() = Some(state);
+                        self.next_manner = Manner::Restore;
+                    }
                     self.is_state_due = false;
                     self.tell_state();
                     if self.suspect_until.take().is_some() {
@@ -107,10 +111,7 @@ impl Driver {
                 self.reset();
                 let _ = reply.send(());
             }
-            Request::Claim { reply } => {
-                self.is_claim_due = true;
-                let _ = reply.send(());
-            }
+            Request::Claim => self.is_claim_due = true,
             Request::State { reply } => {
                 self.state_waiters.retain(|waiter| !waiter.is_closed());
                 self.state_waiters.push(reply);

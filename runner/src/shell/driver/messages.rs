@@ -45,9 +45,7 @@ pub enum Request {
         reply: oneshot::Sender<()>,
     },
     /// The sandbox has become somebody's: the variables that came with it are in the environment by now.
-    Claim {
-        reply: oneshot::Sender<()>,
-    },
+    Claim,
     /// The state after the last command, once it is there.
     State {
         reply: oneshot::Sender<Option<State>>,

@@ -78,19 +78,19 @@ impl Driver {
     /// Has bash take what came with the claim, where it has not begun with that. The next command waits for it, as for a start.
     pub(super) fn send_claim(&mut self) {
         self.is_claim_due = false;
-        // From here on the state before it is not what a new shell shall have: that begins with the environment.
+        // From here on the state before it is not what a new shell shall have: until the first command has left another, that
+        // begins with the environment.
         *self.shared.state.borrow_mut() = None;
         self.next_manner = Manner::Login;
-        self.is_state_due = true;
         let cwd = self.context.environment.start_dir.to_string_lossy().into_owned();
         let Some(bash) = &self.bash else { return };
-        let mark = Mark::new(1 - self.ended.slot);
+        let mark = Mark::new(self.ended.slot);
         let text = script::claim_file(&mut self.context.environment.claimed(), &cwd);
         let sent = bash
             .scratch
             .write(file::CLAIM, text.as_bytes())
             .and_then(|()| bash.feed(&script::claim_line(bash.scratch.dir(), &self.ended.variable)))
-            .and_then(|()| bash.feed(&script::tail_line(bash.scratch.dir(), &mark)));
+            .and_then(|()| bash.feed(&script::short_tail_line(bash.scratch.dir(), &mark)));
         self.shared.view.borrow_mut().cwd = cwd;
         match sent {
             Ok(()) => {
