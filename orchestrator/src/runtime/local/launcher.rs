@@ -59,7 +59,7 @@ pub fn main() -> Option<ExitCode> {
         return Some(idmap::probe(Path::new(&arguments.next()?)));
     }
     if word == graft::WORD {
-        return Some(graft::main(arguments.next()?.to_str()?));
+        return Some(graft::main(Path::new(&arguments.next()?)));
     }
     if word != WORD {
         return None;

@@ -61,12 +61,9 @@ impl LiveTable {
         self.lock().blocks.remove(&block);
     }
 
-    pub fn pid(&self, id: &SessionId) -> Option<i32> {
-        self.lock().sandboxes.get(id).map(|live| live.pid)
-    }
-
-    pub fn pidfd(&self, id: &SessionId) -> Option<Arc<OwnedFd>> {
-        self.lock().sandboxes.get(id).map(|live| live.pidfd.clone())
+    /// A sandbox's first process.
+    pub fn process(&self, id: &SessionId) -> Option<(i32, Arc<OwnedFd>)> {
+        self.lock().sandboxes.get(id).map(|live| (live.pid, live.pidfd.clone()))
     }
 
     /// Begins to watch. The receiver gets `why()` if the sandbox ends while it is in the table.

@@ -36,7 +36,6 @@ pub use host::{Host, Users};
 pub use launcher::main as launcher_main;
 pub use plan::Protections;
 
-use self::graft::GraftPlan;
 use self::layout::{Layout, Owners, WorkspaceSource};
 use self::live::{Live, LiveTable};
 use self::plan::{LaunchPlan, Owner, RootPlan, UserNamespace, UserPlan};
@@ -367,25 +366,17 @@ impl Runtime for LocalRuntime {
                     .into(),
             ));
         }
-        let gone = || RuntimeError::Gone(id.clone());
-        let sandbox =
-            self.live.pidfd(id).ok_or_else(gone)?.try_clone().map_err(|e| failed("holding the sandbox", e))?;
-        let record = self.directory(id).read().map_err(|_| gone())?;
-        let is_root = self.host.users == Users::Root;
-        if is_root {
-            files::give(&workspace.path, ids::SANDBOX_USER)
-                .map_err(|e| failed("giving the workspace to its user", e))?;
+        let (pid, pidfd) = self.live.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
+        let sandbox = pidfd.try_clone().map_err(|e| failed("holding the sandbox", e))?;
+        if self.host.users != Users::Root {
+            return graft::by_process(&workspace.path, sandbox).await;
         }
-        let plan = GraftPlan {
-            source: workspace.path.clone(),
-            idmap: is_root.then(|| ids::same_inside(record.block)),
-            enter_users: !is_root,
-        };
-        graft::graft(&plan, sandbox).await
+        files::give(&workspace.path, ids::SANDBOX_USER).map_err(|e| failed("giving the workspace to its user", e))?;
+        graft::by_thread(workspace.path.clone(), pid, sandbox).await
     }
 
     async fn stats(&self, id: &SessionId) -> Result<StatsView, RuntimeError> {
-        let pid = self.live.pid(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
+        let (pid, _) = self.live.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
         blocking(move || {
             let mut stats = cgroups.stats(&name)?;
