@@ -21,9 +21,13 @@ async fn claim(runner: &Runner, pairs: &[(&str, &str)]) {
 /// One whose main shell waits at its prompt, as that of a sandbox which was started ahead does.
 async fn idle() -> Runner {
     let runner = Runner::start().await;
+    until_idle(&runner).await;
+    runner
+}
+
+async fn until_idle(runner: &Runner) {
     wait_until("main is up", DEADLINE, async || (runner.shell("main").await.state == ShellState::Idle).then_some(()))
         .await;
-    runner
 }
 
 #[tokio::test]
@@ -111,15 +115,19 @@ async fn the_variables_outlive_the_bash_that_was_told_them() {
 
 #[tokio::test]
 async fn a_first_command_that_ends_its_bash_is_followed_by_a_login_with_the_variables() {
-    let runner = idle().await;
-    runner.sh("echo 'export FROM_PROFILE=yes' >~/.bash_profile").await;
+    const BEFORE_LOGIN: &str = "/bin:/usr/bin";
+    let start = || Runner::builder().env("PATH", BEFORE_LOGIN).start();
+    let login = start().await.output_of("echo $PATH").await;
+    assert_ne!(login.trim(), BEFORE_LOGIN, "/etc/profile sets it, or else this shows nothing");
+    let runner = start().await;
+    until_idle(&runner).await;
     claim(&runner, &[("TOKEN", "t")]).await;
     assert_eq!(runner.sh("export LOST=with-it; kill -9 $$").await.outcome.exit_code, 137);
-    assert_eq!(runner.output_of("echo $TOKEN $FROM_PROFILE ${LOST-none}").await, "t yes none\n");
+    assert_eq!(runner.output_of("echo $PATH").await, login);
     // From the first command on there is a state again, which is what the next begins with.
-    runner.sh("export KEPT=kept; unset FROM_PROFILE").await;
+    runner.sh("export KEPT=kept PATH=/bin:/kept").await;
     runner.sh("kill -9 $$").await;
-    assert_eq!(runner.output_of("echo $TOKEN ${FROM_PROFILE-none} $KEPT").await, "t none kept\n");
+    assert_eq!(runner.output_of("echo $TOKEN $PATH $KEPT ${LOST-none}").await, "t /bin:/kept kept none\n");
 }
 
 #[tokio::test]
