@@ -94,7 +94,8 @@ fn containers_of(data_dir: &Path) -> Vec<(String, bool)> {
     engine.map(|engine| engine.sessions_of(&instance)).unwrap_or_default()
 }
 
-fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {
+/// The directories that hold the cgroups of a daemon's sandboxes.
+pub fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {
     let name = instance(data_dir);
     if name.is_empty() {
         return Vec::new();

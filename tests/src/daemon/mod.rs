@@ -17,7 +17,7 @@ mod terminal;
 pub use ability::{Ability, lacks};
 pub use answer::Answer;
 pub use api::Api;
-pub use audit::Leftovers;
+pub use audit::{Leftovers, cgroups_of};
 pub use cli::{Cove, Finished, finished};
 pub use pattern::Pattern;
 pub use private_engine::PrivateEngine;

@@ -1,7 +1,7 @@
 //! What a sandbox cannot see and cannot do, told by a probe inside; and that the probe would tell, by sending it to places
 //! where the protection is off.
 
-use e2e::daemon::{Ability, Daemon, Session, engine, lacks};
+use e2e::daemon::{Ability, Daemon, Session, cgroups_of, engine, is_local_only, lacks};
 use e2e::{is_root, skipped};
 use serde_json::{Value, json};
 
@@ -210,6 +210,28 @@ async fn the_names_that_a_sandbox_knows_are_not_those_of_the_host() {
         session.sh("sed 's/#.*//' /etc/hosts | grep -vw localhost | tr -s ' \\t' '\\n' | grep '[a-z]'; true").await;
     let own = |name: &&str| name.contains(&session.id) || name.starts_with("ip6-");
     assert!(names.lines().all(|name| own(&name)), "{names}");
+    daemon.stop().await;
+}
+
+/// Else hundreds of them that compute hold up the daemon, which their clients wait for, and whoever wants to look after the host.
+#[tokio::test]
+async fn all_sandboxes_together_weigh_a_quarter_of_what_others_do() {
+    let story = "all_sandboxes_together_weigh_a_quarter_of_what_others_do";
+    if is_local_only(story, "an engine weighs its containers itself") {
+        return;
+    }
+    if !is_root() {
+        return skipped(story, "only root's cgroups are known to be there");
+    }
+    let daemon = Daemon::start().await;
+    // One of them, after the version of cgroups: with what everybody has who asks for nothing.
+    let files = [("cpu.shares", 1024), ("cpu.weight", 100)];
+    let read = |(name, usual): (&str, u64)| {
+        let texts = cgroups_of(&daemon.data_dir()).into_iter().map(|directory| directory.join(name));
+        let weights = texts.filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+        weights.map(|weight| weight * 100 / usual).collect::<Vec<_>>()
+    };
+    assert_eq!(files.map(read).concat(), [25], "{:?}", cgroups_of(&daemon.data_dir()));
     daemon.stop().await;
 }
 

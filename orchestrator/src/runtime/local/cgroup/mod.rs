@@ -21,6 +21,10 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 /// The scheduler's period; a quota is a share of it.
 const CPU_PERIOD_USEC: u64 = 100_000;
 
+/// What all sandboxes together weigh where processors are short, in percent of what everything else on the host does by itself. They
+/// have all that is idle, and never hold up the daemon, which their clients wait for.
+const WEIGHT_PERCENT: u64 = 25;
+
 /// For a directory to become empty after its last process was killed: the kernel lets go of them a moment later.
 const REMOVE_TRIES: u32 = 200;
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);

@@ -7,10 +7,16 @@ use std::time::{Duration, Instant};
 
 use shared_protocol::api::{ResourcesView, StatsView};
 
-use super::{CPU_PERIOD_USEC, Placement, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number, write};
+use super::{
+    CPU_PERIOD_USEC, Placement, WEIGHT_PERCENT, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number,
+    write,
+};
 
 /// How often a freezer that tells nothing is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The kernel's `cpu.shares` of whoever asks for nothing.
+const DEFAULT_SHARES: u64 = 1024;
 
 #[derive(Debug, Clone)]
 pub struct Tree {
@@ -29,6 +35,9 @@ impl Tree {
         // The default of some kernels; without it a sandbox could escape its parent's accounts.
         if let Some(memory) = tree.controllers.get("memory") {
             let _ = write(&memory.join("memory.use_hierarchy"), "1");
+        }
+        if let Some(cpu) = tree.controllers.get("cpu") {
+            write(&cpu.join("cpu.shares"), &(WEIGHT_PERCENT * DEFAULT_SHARES / 100).to_string())?;
         }
         Ok(tree)
     }

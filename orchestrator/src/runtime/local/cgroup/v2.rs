@@ -8,12 +8,18 @@ use std::time::Instant;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shared_protocol::api::{ResourcesView, StatsView};
 
-use super::{CPU_PERIOD_USEC, Placement, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number, write};
+use super::{
+    CPU_PERIOD_USEC, Placement, WEIGHT_PERCENT, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number,
+    write,
+};
 
 const WANTED: [&str; 3] = ["memory", "pids", "cpu"];
 
 /// Where processes go that were in a directory which is to hand controllers down: version 2 allows no processes there.
 const OWN_LEAF: &str = "cove-daemon";
+
+/// The kernel's `cpu.weight` of whoever asks for nothing.
+const DEFAULT_WEIGHT: u64 = 100;
 
 #[derive(Debug, Clone)]
 pub struct Tree {
@@ -28,6 +34,9 @@ impl Tree {
         std::fs::create_dir_all(&root).map_err(super::named(&root))?;
         hand_down(&root)?;
         let has_cpu = read(&root.join("cgroup.subtree_control"))?.split_whitespace().any(|c| c == "cpu");
+        if has_cpu {
+            write(&root.join("cpu.weight"), &(WEIGHT_PERCENT * DEFAULT_WEIGHT / 100).to_string())?;
+        }
         Ok(Self { root, has_cpu })
     }
 
