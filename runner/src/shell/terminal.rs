@@ -204,8 +204,8 @@ impl Terminal {
             // A terminal has no state to go back to: it is closed and opened anew.
             Request::Reset { reply } => drop(reply),
             Request::Close { reply } => drop(reply),
-            Request::Drain | Request::Claim => {}
             Request::State { reply } => drop(reply),
+            Request::Drain | Request::Claim => {}
         }
     }
 }

@@ -22,7 +22,7 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 const CPU_PERIOD_USEC: u64 = 100_000;
 
 /// What all sandboxes together weigh where processors are short, in percent of what everything else on the host does by itself. They
-/// have all that is idle, and never hold up the daemon, which their clients wait for.
+/// have all that is idle, and never hold up the daemon, which their clients wait for. A wish: where it is refused the limits hold.
 const WEIGHT_PERCENT: u64 = 25;
 
 /// For a directory to become empty after its last process was killed: the kernel lets go of them a moment later.

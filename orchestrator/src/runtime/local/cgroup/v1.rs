@@ -37,7 +37,7 @@ impl Tree {
             let _ = write(&memory.join("memory.use_hierarchy"), "1");
         }
         if let Some(cpu) = tree.controllers.get("cpu") {
-            write(&cpu.join("cpu.shares"), &(WEIGHT_PERCENT * DEFAULT_SHARES / 100).to_string())?;
+            let _ = write(&cpu.join("cpu.shares"), &(WEIGHT_PERCENT * DEFAULT_SHARES / 100).to_string());
         }
         Ok(tree)
     }

@@ -35,7 +35,7 @@ impl Tree {
         hand_down(&root)?;
         let has_cpu = read(&root.join("cgroup.subtree_control"))?.split_whitespace().any(|c| c == "cpu");
         if has_cpu {
-            write(&root.join("cpu.weight"), &(WEIGHT_PERCENT * DEFAULT_WEIGHT / 100).to_string())?;
+            let _ = write(&root.join("cpu.weight"), &(WEIGHT_PERCENT * DEFAULT_WEIGHT / 100).to_string());
         }
         Ok(Self { root, has_cpu })
     }
