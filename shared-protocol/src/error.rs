@@ -1,7 +1,8 @@
-//! The one error shape of every call: a stable code for programs, a sentence for people.
+//! The error body that every call returns: a stable code for programs and a sentence for people.
 
 use serde::{Deserialize, Serialize};
 
+/// A stable code for each kind of error. Programs branch on it; each code has one HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -49,12 +50,15 @@ impl ErrorCode {
     }
 }
 
+/// The body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ErrorBody {
+    /// The kind of error.
     pub error_code: ErrorCode,
-    /// What was wrong and, where there is something to do about it, what to do.
+    /// What is wrong and, if the caller can do something about it, what to do.
     pub message: String,
+    /// Facts for programs, such as the limit that was reached. The fields depend on `error_code`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<serde_json::Value>,
 }

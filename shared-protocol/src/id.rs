@@ -1,15 +1,17 @@
-//! Names that travel in URLs and file names: short, plain ASCII, checked once when they come in.
+//! Ids and names that appear in URLs and file names: short, plain ASCII, checked once when they arrive.
 
 use serde::{Deserialize, Serialize};
 
-/// Long enough for a UUID with a prefix, short enough for a log line.
+/// The longest id: enough for a UUID with a prefix, and short enough for a log line.
 pub const MAX_ID_BYTES: usize = 64;
 
-/// What `is_valid` accepts, for schemas.
+/// The pattern that `is_valid` accepts, for JSON schemas.
 pub const ID_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 
+/// An id that is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidId {
+    /// The kind of id, such as `session id`.
     pub what: &'static str,
     pub given: String,
 }
@@ -82,28 +84,33 @@ macro_rules! id {
 }
 
 id!(
-    /// One command in a shell, or one run. Chosen by the client so that it can reattach, or made by the runner.
+    /// The id of a command in a shell or of a run. The client may choose it, to be able to reattach; otherwise the runner makes one.
     ExecId,
     "exec id"
 );
 id!(
-    /// A shell of a session; `main` is there from the start.
+    /// The name of a shell in a session. The shell `main` exists from the start.
     ShellName,
     "shell name"
 );
 
 id!(
-    /// One sandbox and its shells. Made by the orchestrator, like `7183cb80-d6c`.
+    /// The id of a session. The orchestrator makes it; an example is `7183cb80-d6c`.
     SessionId,
     "session id"
 );
 id!(
-    /// A named directory that outlives sessions. Chosen by the client.
+    /// The name of a workspace, a directory that outlives sessions. The client chooses it.
     WorkspaceId,
     "workspace id"
 );
 id!(
-    /// What makes sandboxes: `local`, `docker`.
+    /// The name of an API key. It is the owner of the sessions and workspaces that are created with the key.
+    KeyName,
+    "key name"
+);
+id!(
+    /// The name of a runtime, the part that makes sandboxes: `local` or `docker`.
     RuntimeName,
     "runtime"
 );
@@ -111,6 +118,18 @@ id!(
 impl ShellName {
     pub fn main() -> Self {
         Self("main".to_owned())
+    }
+}
+
+impl KeyName {
+    /// The name of the first key, which the daemon's configuration or its data directory has. It also owns everything that was
+    /// created before keys had names.
+    pub fn first() -> Self {
+        Self("default".to_owned())
+    }
+
+    pub fn is_first(&self) -> bool {
+        *self == Self::first()
     }
 }
 

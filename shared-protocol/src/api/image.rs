@@ -1,16 +1,19 @@
-//! What a session can be created from.
+//! Images: the root file systems from which sessions are created.
 
 use serde::{Deserialize, Serialize};
 
 use crate::RuntimeName;
 
+/// An image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ImageView {
+    /// The name to give as `image` in a create.
     pub name: String,
+    /// The runtime that has this image.
     pub runtime: RuntimeName,
-    /// What the name stands for: `host`, or an imported root file system.
+    /// Where the image comes from: `host` for the host's own system, otherwise an imported root file system or a container image.
     pub source: String,
-    /// Whether it is what a create without `image` gets.
+    /// Whether a create without `image` uses this one.
     pub default: bool,
 }

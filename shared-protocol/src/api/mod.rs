@@ -1,13 +1,15 @@
-//! What clients and the orchestrator say to each other. One file a resource; errors are `crate::ErrorBody`.
+//! The wire types between clients and the orchestrator, one file per resource. Errors are `crate::ErrorBody`.
 //!
-//! Requests refuse fields they do not know: a misspelt option that is silently ignored is worse than a 400.
+//! Requests refuse unknown fields: a 400 is better than a misspelt option that is silently ignored.
 
 mod exec;
 mod fs;
 mod image;
+mod key;
 mod pool;
 mod run;
 mod session;
+mod time_limit;
 mod workspace;
 
 pub use exec::{
@@ -15,10 +17,12 @@ pub use exec::{
 };
 pub use fs::{FsReadView, FsWriteRequest, MkdirRequest, MoveRequest, UploadedView};
 pub use image::ImageView;
+pub use key::{CreateKeyRequest, KeyList, KeyRole, KeyView, NewKeyView};
 pub use pool::{PoolView, SetPoolRequest};
 pub use run::{ApiRunRequest, RunDone, RunReply};
 pub use session::{
-    AcquireSource, CreateSessionRequest, NetworkMode, OkView, ResourcesRequest, ResourcesView, SessionStatus,
-    SessionView, StatsView,
+    AcquireSource, CreateSessionRequest, NetworkMode, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus,
+    SessionView, StatsView, UpdateSessionRequest,
 };
+pub use time_limit::TimeLimit;
 pub use workspace::{WorkspaceList, WorkspaceView};

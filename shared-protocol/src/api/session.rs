@@ -1,72 +1,127 @@
-//! Sessions: what is asked for, and what there is.
+//! Sessions: the request that creates one, its view, its status and what it uses.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{RuntimeName, SessionId, WorkspaceId};
+use crate::{KeyName, RuntimeName, SessionId, WorkspaceId};
 
+/// A session to create. Every field is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateSessionRequest {
-    /// A logical name; left out, the daemon's default.
+    /// The name of an image. The default is the daemon's default image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The runtime that makes the sandbox. The default is the daemon's default runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeName>,
-    /// Seconds without activity after which the session expires; each request renews it.
+    /// The session expires after this many seconds without activity. Each request starts the time again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u64>,
-    /// As `ttl_seconds`, and the shorter of the two counts.
+    /// The same as `ttl_seconds`. If both are given, the shorter one applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_seconds: Option<u64>,
-    /// Seconds without activity after which the session is paused, until a request needs its sandbox; 0: never. Left out, the
-    /// daemon's default.
+    /// The session is paused after this many seconds without activity, until a request needs its sandbox. 0 means never. The default
+    /// is the daemon's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_pause_seconds: Option<u64>,
-    /// A named directory that outlives the session, mounted at `/workspace`; made where it does not exist.
+    /// A workspace, a named directory that outlives the session, to mount at `/workspace`. It is created if it does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Variables of every shell and run of the session.
+    /// Environment variables for every shell and run of the session.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Labels of your own, by which sessions can be listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Limits on processor, memory, processes and disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesRequest>,
+    /// Which network the sandbox has. The default is `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkMode>,
-    /// Whether the root file system can be written to; what is written goes with the session.
+    /// Make the root file system writable. What is written there is deleted with the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable_root: Option<bool>,
+    /// What the session's programs may do beyond the usual. The daemon's operator decides which profiles can be asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
 }
 
-/// Limits of one session. What is left out is the daemon's default.
+/// A set of system calls that a session has to ask for. All of them reach only processes of the session itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// Trace processes that run already: `strace -p`, `gdb -p`.
+    Ptrace,
+    /// Everything in `ptrace`, and access to memory and descriptors of processes that run: `py-spy`, `gcore`.
+    Debug,
+}
+
+impl Profile {
+    pub const ALL: [Self; 2] = [Self::Ptrace, Self::Debug];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ptrace => "ptrace",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// Changes to a session. An absent field stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UpdateSessionRequest {
+    /// The session expires after this many seconds without activity. The time starts again with this request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u64>,
+    /// The same as `ttl_seconds`. If both are given, the shorter one applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_seconds: Option<u64>,
+    /// Labels that take the place of all earlier ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+}
+
+/// The limits of one session. An absent field means the daemon's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResourcesRequest {
+    /// Processors; fractions are allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
+    /// Memory in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
+    /// Processes and threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
+    /// Disk in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
 }
 
-/// The limits a session has.
+/// The limits that a session has.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ResourcesView {
+    /// Processors.
     pub cpus: f64,
+    /// Memory in MiB.
     pub memory_mb: u64,
+    /// Processes and threads.
     pub pids: u64,
+    /// Disk in MiB.
     pub disk_mb: u64,
 }
 
+/// The network that a sandbox has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -74,23 +129,30 @@ pub enum NetworkMode {
     /// Loopback only.
     #[default]
     None,
-    /// The host's network, where the runtime offers it.
+    /// A network with access to the outside, where the runtime has one: on Docker, the network that `docker.network` names.
     Full,
 }
 
+/// The stage of a session's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
+    /// Its sandbox is being made.
     Creating,
+    /// It accepts requests.
     Running,
+    /// Its processes are frozen until the next request that needs them.
     Paused,
-    /// Started ahead, not yet anyone's.
+    /// A sandbox that waits in a pool and belongs to nobody yet.
     PoolIdle,
+    /// Its sandbox is being removed.
     Destroying,
+    /// A client destroyed it.
     Destroyed,
+    /// It ended because its time was over.
     Expired,
-    /// Its sandbox ended without being asked to.
+    /// Its sandbox ended unexpectedly.
     Crashed,
 }
 
@@ -106,7 +168,7 @@ impl SessionStatus {
         Self::Crashed,
     ];
 
-    /// As on the wire.
+    /// The name that the wire uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -121,54 +183,84 @@ impl SessionStatus {
     }
 }
 
+/// Where a session's sandbox came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AcquireSource {
+    /// From a pool, where it was ready.
     Pool,
+    /// Made for this session.
     Cold,
 }
 
+/// A session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SessionView {
+    /// The session's id.
     pub id: SessionId,
+    /// The image that it was created from.
     pub image: String,
+    /// The runtime that made its sandbox.
     pub runtime: RuntimeName,
+    /// The stage of its life.
     pub status: SessionStatus,
-    /// Of the shell `main`, after its last command that ended.
+    /// The directory of the shell `main` after the last command that ended there.
     pub cwd: String,
+    /// The name of the key that it was created with.
+    #[serde(default = "KeyName::first")]
+    pub owner: KeyName,
+    /// The workspace that is mounted at `/workspace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
+    /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its limits.
     pub resources: ResourcesView,
+    /// The network that its sandbox has.
     pub network: NetworkMode,
+    /// Whether its root file system is writable.
     pub writable_root: bool,
+    /// The profiles that it was created with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+    /// Where its sandbox came from.
     pub acquire_source: AcquireSource,
-    /// Times are RFC 3339 in UTC, to the millisecond.
+    /// When it was created. All times are RFC 3339 in UTC with milliseconds.
     pub created_at: String,
+    /// When it expires, if there is no activity until then.
     pub expires_at: String,
+    /// When it was last used.
     pub last_activity: String,
-    /// For `crashed`: what is known of the end.
+    /// Why it ended, if `status` is `crashed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
+/// What a session uses now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StatsView {
+    /// Memory in bytes.
     pub memory_bytes: u64,
+    /// The memory limit in bytes; absent if none is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
+    /// Processor time since the sandbox started, in microseconds.
     pub cpu_usage_usec: u64,
+    /// Processes and threads.
     pub pids: u64,
+    /// Bytes on the sandbox's disk; absent if the runtime cannot tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
 }
 
+/// The reply to a call that has nothing else to say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct OkView {
+    /// Always true: a failure is an error body.
     pub ok: bool,
 }
 

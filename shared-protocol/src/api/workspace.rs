@@ -1,23 +1,31 @@
-//! Named directories that outlive sessions.
+//! Workspaces: named directories that outlive sessions.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{SessionId, WorkspaceId};
+use crate::{KeyName, SessionId, WorkspaceId};
 
+/// A workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct WorkspaceView {
+    /// The name to give as `workspace_id` in a create.
     pub id: WorkspaceId,
+    /// The name of the key whose workspace it is. Each key has names of its own: two keys can have a workspace `w` each.
+    #[serde(default = "KeyName::first")]
+    pub owner: KeyName,
+    /// When it was created: RFC 3339 in UTC with milliseconds.
     pub created_at: String,
-    /// Live sessions that have it mounted.
+    /// The sessions that have it mounted now.
     pub sessions: Vec<SessionId>,
-    /// On the disk; left out where there are too many files to count them at once.
+    /// Bytes on the disk; absent if there are too many files to count in one listing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
 }
 
+/// All workspaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct WorkspaceList {
+    /// The workspaces, ordered by name.
     pub workspaces: Vec<WorkspaceView>,
 }

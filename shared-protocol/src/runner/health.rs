@@ -1,31 +1,42 @@
-//! What a runner says of itself.
+//! The health of a runner.
 
 use serde::{Deserialize, Serialize};
 
+/// The state of a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct HealthView {
-    /// `ok`, or `draining` once the runner was told to end.
+    /// `ok`, or `draining` after the runner was told to stop.
     pub status: String,
+    /// The runner's version.
     pub version: String,
+    /// The runner's process id in its own pid namespace: 1 in a sandbox.
     pub pid: u32,
+    /// How long it has been running, in milliseconds.
     pub uptime_ms: u64,
+    /// What separates the runner from the commands that it runs.
     pub separation: Separation,
+    /// How many shells exist.
     pub shells: usize,
+    /// How many commands and runs are known, ended ones included.
     pub execs: usize,
-    /// Whether it has become somebody's, by `/v1/claim`.
+    /// Whether a session has claimed the sandbox through `/v1/claim`.
     #[serde(default)]
     pub claimed: bool,
 }
 
-/// What stands between the runner and the commands it runs, as it is and not as it was asked for.
+/// What separates the runner from the commands that it runs, as measured and not as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Separation {
+    /// The user id of the runner.
     pub runner_uid: u32,
+    /// The user id of commands.
     pub command_uid: u32,
+    /// The group id of commands.
     pub command_gid: u32,
-    /// Commands run as another user than the runner.
+    /// Whether commands run as a different user than the runner.
     pub separate_user: bool,
+    /// Whether commands are denied new privileges, as by setuid programs.
     pub no_new_privs: bool,
 }

@@ -1,23 +1,28 @@
-//! What the orchestrator and the runner say to each other: HTTP/1.1 on a Unix socket, one JSON document a request, and
-//! a streaming answer as one JSON object a line (NDJSON).
+//! The wire types between the orchestrator and the runner: HTTP/1.1 on a Unix socket, one JSON document per request, and
+//! streaming responses with one JSON object per line (NDJSON).
 
 mod claim;
 mod exec;
 mod files;
 mod frame;
 mod health;
+mod rules;
 mod shell;
 
 pub use claim::{ClaimRequest, MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES};
 pub use exec::{
-    ExecRequest, ExecState, ExecView, InputRequest, MAX_ENDS_BYTES, ResizeRequest, RunRequest, SignalRequest,
-    StreamMode, decode_payload,
+    ExecRequest, ExecState, ExecView, InputRequest, MAX_ENDS_BYTES, MAX_PAGE_EXECS, MORE_HEADER, ResizeRequest,
+    RunRequest, SignalRequest, StdinView, StreamMode, decode_payload,
 };
 pub use files::{FileKind, FileView, ListView, WroteView};
 pub use frame::{
     ExecOutcome, Frame, FrameError, MAX_FRAME_BYTES, OutcomeKind, Payload, Stream, encode_output, parse_frame,
 };
 pub use health::{HealthView, Separation};
+pub use rules::{
+    MAX_ARG_BYTES, MAX_ARGV_BYTES, MAX_PATH_BYTES, MAX_TERMINAL_SIDE, check_page_limit, check_path, check_size,
+    check_variables,
+};
 pub use shell::{OpenShellRequest, ShellEndView, ShellKind, ShellState, ShellView};
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Compares the wire with `schema/runner.json`, which is frozen: a change there is a change for everyone who speaks it.
-//! After a change that is meant, `UPDATE_SCHEMA=1 cargo test -p shared-protocol` writes it anew.
+//! Compares the wire types with the frozen `schema/runner.json`: a change there affects everyone who speaks the protocol.
+//! After an intended change, `UPDATE_SCHEMA=1 cargo test -p shared-protocol` writes the file again.
 
 use schemars::schema_for;
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ fn schemas() -> Value {
         "ShellEndView": schema_for!(ShellEndView),
         "ShellView": schema_for!(ShellView),
         "SignalRequest": schema_for!(SignalRequest),
+        "StdinView": schema_for!(StdinView),
         "WroteView": schema_for!(WroteView),
     })
 }
@@ -39,7 +40,7 @@ fn the_wire_is_the_frozen_schema() {
     assert!(now == frozen, "the wire types differ from schema/runner.json; see the top of this file");
 }
 
-/// What the schema cannot say: the very bytes. Clients in other languages are written against these lines.
+/// Checks the exact bytes, which the schema does not fix. Clients in other languages are written against these lines.
 #[test]
 fn frames_look_as_documented() {
     let exec_id = ExecId::new("e-1").unwrap();
@@ -48,12 +49,23 @@ fn frames_look_as_documented() {
             Frame::Started { exec_id: exec_id.clone(), shell: Some(ShellName::main()) },
             r#"{"type":"started","exec_id":"e-1","shell":"main"}"#,
         ),
+        (Frame::Queued { running_exec_id: exec_id.clone() }, r#"{"type":"queued","running_exec_id":"e-1"}"#),
         (
-            Frame::Output { stream: Stream::Merged, offset: 7, payload: Payload::Text { data: "a\n".into() } },
-            r#"{"type":"output","stream":"merged","offset":7,"data":"a\n"}"#,
+            Frame::Output {
+                stream: Stream::Merged,
+                offset: 7,
+                at_ms: Some(5),
+                payload: Payload::Text { data: "a\n".into() },
+            },
+            r#"{"type":"output","stream":"merged","offset":7,"at_ms":5,"data":"a\n"}"#,
         ),
         (
-            Frame::Output { stream: Stream::Tty, offset: 0, payload: Payload::Base64 { data_base64: "/w==".into() } },
+            Frame::Output {
+                stream: Stream::Tty,
+                offset: 0,
+                at_ms: None,
+                payload: Payload::Base64 { data_base64: "/w==".into() },
+            },
             r#"{"type":"output","stream":"tty","offset":0,"data_base64":"/w=="}"#,
         ),
         (Frame::Gap { offset: 9, bytes: 3 }, r#"{"type":"gap","offset":9,"bytes":3}"#),
