@@ -1,4 +1,5 @@
-//! From the command line to a running server, and from a signal to the end: no logic, only the order of things.
+//! Starts and ends the runner: from the command line to a running server, and from a signal to the exit. It holds no logic,
+//! only the order of the steps.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -6,23 +7,26 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::app::App;
 use crate::config::{self, Command, Config, INHERITED_SOCKET, Listen, OWN_VARIABLES};
 use crate::environment::{Environment, User};
 use crate::exec::ExecTable;
+use crate::files::{FileOperations, Roots};
+use crate::http::App;
 use crate::oom::OomCounter;
 use crate::reaper::Reaper;
+use crate::run::Runs;
 use crate::shell::{Context, ScratchRoot, ShellTable};
 use crate::sys::identity::{self, Identity};
-use crate::sys::{fork, sched};
+use crate::sys::{cgroup, environ, fd, sched, spawn};
 use crate::{http, init, log, process_limit, shutdown, signals};
 
-/// As sysexits.h has it: the command line was wrong.
+/// The exit code for a wrong command line, as in sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
-/// So that those who stream get to read how their command ended.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+/// The time between the end of all processes and the exit, so that clients can read how their command ended.
+const LAST_REPLIES: Duration = Duration::from_millis(50);
 
+/// Runs the whole program.
 pub fn main() -> ExitCode {
     log::init();
     match config::parse(std::env::args_os().skip(1), |name| std::env::var_os(name)) {
@@ -34,8 +38,8 @@ pub fn main() -> ExitCode {
             print!("{}", config::USAGE);
             ExitCode::SUCCESS
         }
-        Ok(Command::Init(command)) => ExitCode::from(init::run(&command)),
-        Ok(Command::Serve(config)) => match serve(config) {
+        Ok(Command::Init(config)) => ExitCode::from(init::run(&config)),
+        Ok(Command::Serve(config)) => match serve(&config) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("runner: {error}");
@@ -49,46 +53,52 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn serve(config: Config) -> std::io::Result<()> {
-    // Whatever else we were started with is not for commands.
-    fork::close_from(if config.listen == Listen::Inherited { INHERITED_SOCKET + 1 } else { INHERITED_SOCKET });
-    // Before there is anything to see or anyone to look.
-    identity::scrub_environment(|name| name.starts_with(OWN_VARIABLES.as_bytes()));
+fn serve(config: &Config) -> std::io::Result<()> {
+    // Commands must not inherit any other descriptor that the runner was started with.
+    let cgroup_fds = INHERITED_SOCKET + 1..INHERITED_SOCKET + 1 + i32::from(config.commands_cgroup_fds);
+    fd::close_from(if config.listen == Listen::Inherited { cgroup_fds.end } else { INHERITED_SOCKET });
+    cgroup::keep_entrances(cgroup_fds)?;
+    // Secrets are removed before any other process exists that could read them.
+    environ::scrub(|name| name.starts_with(OWN_VARIABLES.as_bytes()));
     identity::forbid_inspection()?;
     identity::adopt_orphans()?;
     if let Some(max) = config.max_processes
         && let Err(error) = process_limit::set(max)
     {
-        tracing::warn!(%error, max, "the limit of processes is only that of the host");
+        tracing::warn!(%error, max, "the limit of processes could not be set; the limit of the host applies");
     }
-    // What the runner makes gets its mode by name; commands get 022.
+    if let Some(max) = config.open_files {
+        spawn::limit_open_files(max)?;
+    }
+    // The runner gives each file that it makes its mode explicitly. Commands get a umask of 022.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
-    sched::take_short_turns();
+    sched::request_short_slices();
     let signals = signals::open()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
-        let app = make_app(config)?;
-        let listener = http::Listener::bind(&app.config.listen)?;
-        if let (Listen::Unix(path), Some(owner)) = (&app.config.listen, app.config.socket_owner) {
+        let reaper = Reaper::default();
+        let app = make_app(config, &reaper)?;
+        let listener = http::Listener::bind(&config.listen)?;
+        if let (Listen::Unix(path), Some(owner)) = (&config.listen, config.socket_owner) {
             std::os::unix::fs::chown(path, Some(owner), None)?;
         }
         let server = tokio::task::spawn_local(http::serve(app.clone(), listener));
-        signals::until_told_to_end(signals, &app.reaper, app.identity).await?;
+        signals::until_told_to_end(signals, &reaper, app.identity).await?;
         app.draining.set(true);
         app.shells.drain();
-        let grace = Duration::from_millis(app.config.grace_ms);
-        if !shutdown::end_everything(&app.reaper, grace).await {
-            tracing::error!("processes are left that KILL did not end");
+        let grace = Duration::from_millis(config.grace_ms);
+        if !shutdown::end_everything(&reaper, grace).await {
+            tracing::error!("some processes did not end after KILL");
         }
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(LAST_REPLIES).await;
         server.abort();
-        http::unlink_socket(&app.config.listen);
+        http::unlink_socket(&config.listen);
         Ok(())
     })
 }
 
-/// Before there is any command that could put a link in their place.
+/// Makes the sandbox user the owner of `directories`. No command runs yet that could replace them by links.
 fn give(directories: &[PathBuf], to: Identity) -> std::io::Result<()> {
     for path in directories {
         std::os::unix::fs::lchown(path, Some(to.uid), Some(to.gid)).map_err(|error| {
@@ -101,7 +111,8 @@ fn give(directories: &[PathBuf], to: Identity) -> std::io::Result<()> {
     Ok(())
 }
 
-fn make_app(config: Config) -> std::io::Result<Rc<App>> {
+/// Makes the objects that own all state, and opens the main shell.
+fn make_app(config: &Config, reaper: &Reaper) -> std::io::Result<Rc<App>> {
     let own_uid = nix::unistd::geteuid().as_raw();
     let identity = if own_uid == 0 {
         Identity { uid: config.uid, gid: config.gid, switch: true }
@@ -110,11 +121,10 @@ fn make_app(config: Config) -> std::io::Result<Rc<App>> {
     };
     give(&config.own, identity)?;
     let user = User::of_commands(identity.uid, &config.workspace);
-    let environment = Environment::new(std::env::vars_os(), user, &config.workspace);
-    let scratch = ScratchRoot::new(config.scratch.as_deref()).map_err(|error| {
+    let environment = Environment::new(std::env::vars_os(), user, &config.workspace, &config.session_variables);
+    let scratch = ScratchRoot::new(config.scratch.as_deref(), config.state.as_deref()).map_err(|error| {
         std::io::Error::new(error.kind(), format!("no scratch directory could be made (--scratch DIR): {error}"))
     })?;
-    let reaper = Reaper::default();
     let execs = ExecTable::default();
     let oom = Rc::new(OomCounter::new());
     let context = Context {
@@ -126,16 +136,17 @@ fn make_app(config: Config) -> std::io::Result<Rc<App>> {
         oom: oom.clone(),
         scratch: Rc::new(scratch),
     };
+    let runs = Runs { identity, environment: environment.clone(), reaper: reaper.clone(), execs: execs.clone(), oom };
+    let roots = Roots::new(&config.files_root, &config.workspace);
     Ok(Rc::new(App {
-        config,
+        listen: config.listen.clone(),
         identity,
         environment,
-        reaper,
-        oom,
         execs,
         shells: ShellTable::new(context),
+        runs,
+        files: FileOperations::new(roots, identity, reaper.clone()),
         started: Instant::now(),
         draining: Cell::new(false),
-        file_operations: Cell::new(0),
     }))
 }

@@ -1,8 +1,13 @@
-//! What the runner was asked to do: flags first, then variables, then defaults that work.
+//! The configuration. Flags win over variables, and variables over defaults.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+use shared_protocol::SANDBOX_USER;
+
+use crate::sys::signal;
 
 pub const USAGE: &str = "\
 runner: PID 1 of a sandbox; keeps shells alive and serves them over HTTP
@@ -10,8 +15,16 @@ runner: PID 1 of a sandbox; keeps shells alive and serves them over HTTP
   runner [--socket PATH] [options]        serve on a Unix socket
   runner --socket-fd 3 [options]          serve on a listening Unix socket that was opened for it
   runner --listen ADDR:PORT [options]     serve on TCP; needs a token
-  runner -- COMMAND [ARG...]              be a plain init: run COMMAND, reap orphans, pass its exit status on
+  runner [-g] [-p SIGNAL] [-e CODE]... -- COMMAND [ARG...]
+                                          be a plain init: run COMMAND, forward signals, reap orphans, pass its exit status on
   runner --version
+  runner --help, -h
+
+options of a plain init, as tini has them
+  -g                                      forward signals to the whole process group of COMMAND; also with TINI_KILL_PROCESS_GROUP
+  -p SIGNAL                               get SIGNAL, and forward it, when the parent of the runner dies
+  -e CODE                                 exit with 0 if COMMAND exits with CODE; can be given more than once
+  -s                                      accepted, and always on: orphans below the runner become its children
 
 options                                   variable               default
   --socket PATH                           COVE_RUNNER_SOCKET     /run/cove/runner.sock; $XDG_RUNTIME_DIR/cove/… if that is set
@@ -23,49 +36,83 @@ options                                   variable               default
   --workspace DIR                         COVE_RUNNER_WORKSPACE  /workspace; where relative paths and new shells begin
   --files-root DIR                        COVE_RUNNER_FILES_ROOT /; what file operations cannot leave
   --scratch DIR                           COVE_RUNNER_SCRATCH    the first of /run, /dev/shm, /tmp that can be written to
+  --state DIR                             COVE_RUNNER_STATE      among the scratch files; where shells write their state
+  --session-variables NAME[,NAME...]      COVE_RUNNER_SESSION_VARIABLES  none; variables that login files do not override
   --shell PATH                            COVE_RUNNER_SHELL      bash, from PATH
   --grace-ms N                            COVE_RUNNER_GRACE_MS   5000; between TERM and KILL when the runner is told to end
   --max-processes N                       COVE_RUNNER_MAX_PROCESSES  as many as whoever made the sandbox allows; for a kernel of its own
+  --open-files N                          COVE_RUNNER_OPEN_FILES  as many as the runner may have; for each process of a command
+  --commands-cgroup-fds N                 COVE_RUNNER_COMMANDS_CGROUP_FDS  0; descriptors from 4 on, each a file of a cgroup that a command enters by writing 0
   --own DIR[:DIR...]                      COVE_RUNNER_OWN        none; given to the user of commands, by an engine that makes them root's
 ";
 
-/// Names that begin so are the runner's own and are not passed on to commands.
+/// The prefix of the runner's own variables, which commands do not get.
 pub const OWN_VARIABLES: &str = "COVE_RUNNER_";
 
-/// The first one after the standard three, as service managers have it.
+/// The number of an inherited socket's descriptor: the first one after the standard three, as service managers use it.
 pub const INHERITED_SOCKET: i32 = 3;
 
+/// The most files of cgroups that the runner can be started with. Two are used: memory and processes.
+const MAX_COMMANDS_CGROUP_FDS: u8 = 6;
+
+/// What the runner was asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    Serve(Config),
-    Init(Vec<OsString>),
+    Serve(Box<Config>),
+    Init(InitConfig),
     Version,
     Help,
 }
 
+/// What `runner -- COMMAND` runs, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InitConfig {
+    /// The program and its arguments; never empty.
+    pub command: Vec<OsString>,
+    /// Whether signals go to the command's whole process group.
+    pub signals_group: bool,
+    /// The signal that the runner gets when its parent dies.
+    pub parent_death_signal: Option<Signal>,
+    /// The exit codes of the command for which the runner exits with 0.
+    pub codes_as_zero: Vec<u8>,
+}
+
+/// The variable with which tini's users ask for `-g`. Any value counts.
+const GROUP_VARIABLE: &str = "TINI_KILL_PROCESS_GROUP";
+
+/// How to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: Listen,
-    /// Who else may connect to the Unix socket. Whoever says so keeps commands from its directory, if that is their user.
+    /// The user that owns the Unix socket and so may connect to it. If commands run as that user, the caller must keep them
+    /// out of the socket's directory.
     pub socket_owner: Option<u32>,
     pub uid: u32,
     pub gid: u32,
     pub workspace: PathBuf,
     pub files_root: PathBuf,
     pub scratch: Option<PathBuf>,
+    /// Where shells write their state: a file system of its own, so that a large state leaves room for scripts.
+    pub state: Option<PathBuf>,
+    /// The names of the variables that the session was created with.
+    pub session_variables: Vec<String>,
     pub shell: PathBuf,
     pub grace_ms: u64,
-    /// To be enforced by the sandbox's own kernel, where it has one that nobody outside can tell.
+    /// The limit of processes that the runner sets itself, for a sandbox with its own kernel, where the host cannot set it.
     pub max_processes: Option<u64>,
-    /// Directories that commands own, where whoever mounted them could not say so.
+    /// The most files that a process of a command may have open. The runner itself may have more.
+    pub open_files: Option<u64>,
+    /// The number of descriptors after [`INHERITED_SOCKET`] through which commands enter a cgroup of their own.
+    pub commands_cgroup_fds: u8,
+    /// Directories whose owner becomes the sandbox user, because whoever mounted them could not set the owner.
     pub own: Vec<PathBuf>,
 }
 
+/// The address of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Unix(PathBuf),
-    /// A socket that whoever started the runner listens on already, as descriptor [`INHERITED_SOCKET`]: the sandbox then has
-    /// no path to it at all.
+    /// A listening socket that the runner inherits as descriptor [`INHERITED_SOCKET`]. The sandbox then has no path to it.
     Inherited,
     Tcp {
         address: SocketAddr,
@@ -73,7 +120,7 @@ pub enum Listen {
     },
 }
 
-/// A secret: never printed.
+/// The secret that clients send on TCP. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(pub String);
 
@@ -87,7 +134,8 @@ impl std::fmt::Debug for Token {
 #[error("{0}; see runner --help")]
 pub struct ConfigError(String);
 
-const FLAGS: [(&str, &str); 14] = [
+/// The flags, and the names of their variables without the prefix.
+const FLAGS: [(&str, &str); 18] = [
     ("--socket", "SOCKET"),
     ("--socket-owner", "SOCKET_OWNER"),
     ("--socket-fd", "SOCKET_FD"),
@@ -98,9 +146,13 @@ const FLAGS: [(&str, &str); 14] = [
     ("--workspace", "WORKSPACE"),
     ("--files-root", "FILES_ROOT"),
     ("--scratch", "SCRATCH"),
+    ("--state", "STATE"),
+    ("--session-variables", "SESSION_VARIABLES"),
     ("--shell", "SHELL"),
     ("--grace-ms", "GRACE_MS"),
     ("--max-processes", "MAX_PROCESSES"),
+    ("--open-files", "OPEN_FILES"),
+    ("--commands-cgroup-fds", "COMMANDS_CGROUP_FDS"),
     ("--own", "OWN"),
 ];
 
@@ -110,20 +162,31 @@ pub fn parse(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Command, ConfigError> {
     let mut given: Vec<(&str, OsString)> = Vec::new();
+    let mut init = InitConfig::default();
+    let mut init_flag: Option<String> = None;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         let text = arg.to_string_lossy().into_owned();
         match text.as_str() {
             "--" => {
-                let command: Vec<OsString> = args.collect();
-                if command.is_empty() {
+                if !given.is_empty() {
+                    return Err(ConfigError("an option of the server has no meaning before -- COMMAND".into()));
+                }
+                init.command = args.collect();
+                if init.command.is_empty() {
                     return Err(ConfigError("nothing to run after --".into()));
                 }
-                return Ok(Command::Init(command));
+                init.signals_group |= variable(GROUP_VARIABLE).is_some();
+                return Ok(Command::Init(init));
             }
             "--version" | "-V" => return Ok(Command::Version),
             "--help" | "-h" => return Ok(Command::Help),
             _ => {}
+        }
+        if let Some((flag, joined)) = short_flag(&text) {
+            init.take(flag, joined.map(OsString::from).or_else(|| takes_value(flag).then(|| args.next()).flatten()))?;
+            init_flag = Some(flag.to_owned());
+            continue;
         }
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
@@ -134,6 +197,9 @@ pub fn parse(
         };
         let value = value.or_else(|| args.next()).ok_or_else(|| ConfigError(format!("{name} needs a value")))?;
         given.push((key, value));
+    }
+    if let Some(flag) = init_flag {
+        return Err(ConfigError(format!("{flag} is for a plain init: runner {flag} … -- COMMAND")));
     }
     let setting = |key: &str| {
         let flag = given.iter().rev().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
@@ -157,23 +223,75 @@ pub fn parse(
     let config = Config {
         listen,
         socket_owner: setting("SOCKET_OWNER").map(|v| number("SOCKET_OWNER", &v)).transpose()?,
-        uid: numeric("UID", 1000)?,
-        gid: numeric("GID", 1000)?,
+        uid: numeric("UID", SANDBOX_USER)?,
+        gid: numeric("GID", SANDBOX_USER)?,
         workspace: path("WORKSPACE").unwrap_or_else(|| "/workspace".into()),
         files_root: path("FILES_ROOT").unwrap_or_else(|| "/".into()),
         scratch: path("SCRATCH"),
+        state: path("STATE"),
+        session_variables: setting("SESSION_VARIABLES").map(|v| names(&v)).unwrap_or_default(),
         shell: path("SHELL").unwrap_or_else(|| "bash".into()),
         grace_ms: setting("GRACE_MS").map_or(Ok(5000), |v| number("GRACE_MS", &v))?,
         max_processes: setting("MAX_PROCESSES").map(|v| number("MAX_PROCESSES", &v)).transpose()?,
+        open_files: setting("OPEN_FILES").map(|v| number("OPEN_FILES", &v)).transpose()?,
+        commands_cgroup_fds: setting("COMMANDS_CGROUP_FDS").map_or(Ok(0), |v| number("COMMANDS_CGROUP_FDS", &v))?,
         own: setting("OWN").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default(),
     };
     if let Some(other) = config.own.iter().find(|path| !path.is_absolute()) {
         return Err(ConfigError(format!("{other:?} is not an absolute path, as --own needs")));
     }
+    if config.commands_cgroup_fds > MAX_COMMANDS_CGROUP_FDS {
+        return Err(ConfigError(format!("--commands-cgroup-fds is at most {MAX_COMMANDS_CGROUP_FDS}")));
+    }
+    if config.commands_cgroup_fds > 0 && config.listen != Listen::Inherited {
+        return Err(ConfigError("--commands-cgroup-fds needs --socket-fd".into()));
+    }
     if config.uid == 0 || config.gid == 0 {
         return Err(ConfigError("commands do not run as root: --uid and --gid must not be 0".into()));
     }
-    Ok(Command::Serve(config))
+    Ok(Command::Serve(Box::new(config)))
+}
+
+/// Splits `-pTERM` into the flag and the value that is joined to it. `None` for what does not begin with a single dash.
+fn short_flag(text: &str) -> Option<(&str, Option<&str>)> {
+    if text.starts_with("--") || !text.starts_with('-') {
+        return None;
+    }
+    match text.split_at_checked(2) {
+        Some((flag, joined)) if takes_value(flag) && !joined.is_empty() => Some((flag, Some(joined))),
+        _ => Some((text, None)),
+    }
+}
+
+fn takes_value(flag: &str) -> bool {
+    matches!(flag, "-p" | "-e")
+}
+
+impl InitConfig {
+    fn take(&mut self, flag: &str, value: Option<OsString>) -> Result<(), ConfigError> {
+        let value = value.map(|value| value.to_string_lossy().into_owned());
+        match (flag, value) {
+            ("-g", _) => self.signals_group = true,
+            // The runner always adopts orphans.
+            ("-s", _) => {}
+            ("-p", Some(name)) => {
+                let signal = signal::number_of(&name).and_then(|number| Signal::try_from(number).ok());
+                let unknown = || ConfigError(format!("{name:?} is not a signal, such as TERM or 15, as -p needs"));
+                self.parent_death_signal = Some(signal.ok_or_else(unknown)?);
+            }
+            ("-e", Some(code)) => {
+                let code = code.parse().map_err(|_| ConfigError(format!("{code:?} is no exit code, 0 to 255")))?;
+                self.codes_as_zero.push(code);
+            }
+            ("-p" | "-e", None) => return Err(ConfigError(format!("{flag} needs a value"))),
+            _ => return Err(ConfigError(format!("unknown argument {flag:?}"))),
+        }
+        Ok(())
+    }
+}
+
+fn names(list: &OsString) -> Vec<String> {
+    list.to_string_lossy().split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &OsString) -> Result<T, ConfigError> {
@@ -209,12 +327,12 @@ mod tests {
         let variables = [("COVE_RUNNER_SOCKET", "/v.sock"), ("COVE_RUNNER_UID", "7"), ("COVE_RUNNER_GID", "")];
         let Ok(Command::Serve(config)) = parsed(&["--uid=9", "--workspace", "/w"], &variables) else { panic!() };
         assert_eq!(config.listen, Listen::Unix("/v.sock".into()));
-        assert_eq!((config.uid, config.gid), (9, 1000));
+        assert_eq!((config.uid, config.gid), (9, SANDBOX_USER));
         assert_eq!(config.workspace, PathBuf::from("/w"));
     }
 
     #[test]
-    fn what_cannot_be_done_is_said() {
+    fn a_wrong_argument_is_explained() {
         assert!(parsed(&["--listen", "127.0.0.1:0"], &[]).unwrap_err().contains("needs a token"));
         assert!(parsed(&["--socket", "/s", "--uid", "0"], &[]).unwrap_err().contains("root"));
         assert!(parsed(&["--socket", "/s", "--gid", "x"], &[]).unwrap_err().contains("GID"));
@@ -223,6 +341,8 @@ mod tests {
         assert!(parsed(&["--socket", "/s", "--socket-fd", "3"], &[]).unwrap_err().contains("one of"));
         assert!(parsed(&["--socket-fd", "4"], &[]).unwrap_err().contains("descriptor 3"));
         assert!(parsed(&["--own", "/a:b"], &[]).unwrap_err().contains("\"b\" is not an absolute path"));
+        assert!(parsed(&["--commands-cgroup-fds", "7"], &[]).unwrap_err().contains("at most 6"));
+        assert!(parsed(&["--commands-cgroup-fds", "1"], &[]).unwrap_err().contains("needs --socket-fd"));
         assert!(parsed(&["--"], &[]).unwrap_err().contains("nothing to run"));
     }
 
@@ -235,7 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_serves_where_sockets_go() {
+    fn the_sessions_variables_are_a_list() {
+        let Ok(Command::Serve(config)) = parsed(&["--session-variables", "PATH,FOO"], &[]) else { panic!() };
+        assert_eq!(config.session_variables, ["PATH", "FOO"]);
+    }
+
+    #[test]
+    fn without_arguments_it_serves_on_the_default_socket() {
         let Ok(Command::Serve(config)) = parsed(&[], &[]) else { panic!() };
         assert_eq!(config.listen, Listen::Unix("/run/cove/runner.sock".into()));
         let Ok(Command::Serve(config)) = parsed(&[], &[("XDG_RUNTIME_DIR", "/run/user/7")]) else { panic!() };
@@ -245,7 +371,32 @@ mod tests {
     #[test]
     fn after_two_dashes_everything_is_the_command() {
         let command = parsed(&["--", "sh", "--version"], &[]).unwrap();
-        assert_eq!(command, Command::Init(vec!["sh".into(), "--version".into()]));
+        let expected = InitConfig { command: vec!["sh".into(), "--version".into()], ..InitConfig::default() };
+        assert_eq!(command, Command::Init(expected));
+    }
+
+    #[test]
+    fn an_init_takes_the_flags_that_tini_has() {
+        let Ok(Command::Init(init)) = parsed(&["-g", "-s", "-p", "SIGTERM", "-e", "143", "-e7", "--", "a"], &[]) else {
+            panic!()
+        };
+        assert!(init.signals_group);
+        assert_eq!((init.parent_death_signal, init.codes_as_zero), (Some(Signal::SIGTERM), vec![143, 7]));
+        let Ok(Command::Init(init)) = parsed(&["--", "a", "-g"], &[]) else { panic!() };
+        assert!(!init.signals_group, "what follows the dashes is the command's");
+        let Ok(Command::Init(init)) = parsed(&["--", "a"], &[("TINI_KILL_PROCESS_GROUP", "")]) else { panic!() };
+        assert!(init.signals_group);
+    }
+
+    #[test]
+    fn a_wrong_flag_of_an_init_is_explained() {
+        assert!(parsed(&["-g"], &[]).unwrap_err().contains("-g is for a plain init"));
+        assert!(parsed(&["-x", "--", "a"], &[]).unwrap_err().contains("unknown argument \"-x\""));
+        assert!(parsed(&["-gx", "--", "a"], &[]).unwrap_err().contains("unknown argument \"-gx\""));
+        assert!(parsed(&["-p", "NOSUCH", "--", "a"], &[]).unwrap_err().contains("is not a signal"));
+        assert!(parsed(&["-e", "256", "--", "a"], &[]).unwrap_err().contains("0 to 255"));
+        assert!(parsed(&["-e"], &[]).unwrap_err().contains("-e needs a value"));
+        assert!(parsed(&["--socket", "/s", "--", "a"], &[]).unwrap_err().contains("option of the server"));
     }
 
     #[test]

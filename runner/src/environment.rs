@@ -1,7 +1,8 @@
-//! The environment a new shell or run begins with: what the image set, made quiet, without what is the runner's own.
+//! The environment of new shells and runs: the image's variables and defaults that avoid prompts, without the runner's own
+//! variables.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::rc::Rc;
 
 use crate::config::OWN_VARIABLES;
 
-/// So that nothing an agent types waits for a key.
-const QUIET: [(&str, &str); 5] = [
+/// Defaults that keep programs from waiting for a key press. A person's terminal does not have them.
+const NON_INTERACTIVE: [(&str, &str); 5] = [
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -20,24 +21,35 @@ const QUIET: [(&str, &str); 5] = [
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The user's own, whatever was asked for.
-const OF_THE_USER: [&str; 4] = ["HOME", "USER", "LOGNAME", "SHELL"];
+/// Variables that describe the user. Nothing overrides them.
+const USER_VARIABLES: [&str; 4] = ["HOME", "USER", "LOGNAME", "SHELL"];
 
-/// Of one process, or of one terminal.
+/// Variables that belong to one process or one terminal and are not passed on.
 const NOT_PASSED_ON: [&str; 7] = ["PWD", "OLDPWD", "SHLVL", "_", "LINES", "COLUMNS", "NOTIFY_SOCKET"];
 
+/// The environment that new shells and runs get.
 #[derive(Debug, Clone)]
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
-    /// What came with the claim of a sandbox that was started ahead; they win. Shared by all clones.
+    /// Which of `NON_INTERACTIVE` nobody else has set.
+    non_interactive: Vec<(&'static str, &'static str)>,
+    /// The variables from the claim of a pooled sandbox. They override the others, and all clones share them.
     claimed: Rc<OnceCell<BTreeMap<String, String>>>,
-    /// Where shells and runs begin.
+    /// The names of the variables that the session was created with. Login files do not override them.
+    of_session: BTreeSet<String>,
+    /// The directory in which shells and runs start.
     pub start_dir: PathBuf,
 }
 
 impl Environment {
-    /// From the runner's own variables and the user that commands run as.
-    pub fn new(own: impl Iterator<Item = (OsString, OsString)>, user: User, workspace: &Path) -> Self {
+    /// Makes the environment from the runner's own variables and the user that commands run as. `of_session` names those
+    /// that the session was created with; the others are the image's.
+    pub fn new(
+        own: impl Iterator<Item = (OsString, OsString)>,
+        user: User,
+        workspace: &Path,
+        of_session: &[String],
+    ) -> Self {
         let mut variables: BTreeMap<OsString, OsString> =
             own.filter(|(name, _)| !name.as_bytes().starts_with(OWN_VARIABLES.as_bytes())).collect();
         let start_dir = if workspace.is_dir() { workspace.to_owned() } else { user.home.clone() };
@@ -46,22 +58,20 @@ impl Environment {
         variables.entry("TERM".into()).or_insert("xterm-256color".into());
         let user: [OsString; 4] =
             [user.home.into(), user.name.clone().into(), user.name.into(), OsString::from("/bin/bash")];
-        variables.extend(OF_THE_USER.map(OsString::from).into_iter().zip(user));
+        variables.extend(USER_VARIABLES.map(OsString::from).into_iter().zip(user));
         for name in NOT_PASSED_ON {
             variables.remove(OsStr::new(name));
         }
-        for (name, value) in QUIET {
-            variables.entry(name.into()).or_insert(value.into());
-        }
-        Self { variables, claimed: Rc::default(), start_dir }
+        let unset = |(name, _): &(&str, &str)| !variables.contains_key(OsStr::new(name));
+        let non_interactive: Vec<_> = NON_INTERACTIVE.into_iter().filter(unset).collect();
+        variables.extend(non_interactive.iter().map(|(name, value)| (name.into(), value.into())));
+        let of_session = of_session.iter().filter(|name| !is_ours(name)).cloned().collect();
+        Self { variables, non_interactive, claimed: Rc::default(), of_session, start_dir }
     }
 
-    /// Adds the variables of whom the sandbox belongs to from now on. False where it is somebody's already: then nothing
-    /// changes.
+    /// Adds the variables of the session that claims the sandbox. Returns false, and changes nothing, if the sandbox was
+    /// claimed before.
     pub fn claim(&self, mut variables: BTreeMap<String, String>) -> bool {
-        let is_ours = |name: &str| {
-            OF_THE_USER.contains(&name) || NOT_PASSED_ON.contains(&name) || name.starts_with(OWN_VARIABLES)
-        };
         variables.retain(|name, _| !is_ours(name));
         self.claimed.set(variables).is_ok()
     }
@@ -70,26 +80,47 @@ impl Environment {
         self.claimed.get().is_some()
     }
 
-    /// Those that came with the claim.
+    /// The variables from the claim.
     pub fn claimed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.claimed.get().into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The PATH that a program with these variables on top has.
+    /// The variables that the session was created with, or that its claim brought. A shell has them whatever its login files
+    /// say.
+    pub fn of_session(&self) -> impl Iterator<Item = (&str, &str)> {
+        let created = self
+            .of_session
+            .iter()
+            .filter_map(|name| Some((name.as_str(), self.variables.get(OsStr::new(name))?.to_str()?)));
+        created.chain(self.claimed())
+    }
+
+    /// The PATH of a program that also gets the variables in `extra`.
     pub fn path(&self, extra: &BTreeMap<String, String>) -> Option<OsString> {
         let claimed = || self.claimed().find(|(name, _)| *name == "PATH").map(|(_, path)| path.into());
         let own = || self.variables.get(OsStr::new("PATH")).cloned();
         extra.get("PATH").map(OsString::from).or_else(claimed).or_else(own)
     }
 
-    /// The later one of a name counts.
+    /// The defaults that only commands get: a person's terminal is to have a pager and prompts.
+    pub fn only_for_commands(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_claimed = |name: &str| self.claimed().any(|(claimed, _)| claimed == name);
+        self.non_interactive.iter().copied().filter(move |(name, _)| !is_claimed(name))
+    }
+
+    /// All variables. If a name occurs twice, the later one counts.
     pub fn variables(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let own = self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         own.chain(self.claimed().map(|(name, value)| (OsStr::new(name), OsStr::new(value))))
     }
 }
 
-/// A user as `/etc/passwd` has it.
+/// Whether a session cannot set this variable.
+fn is_ours(name: &str) -> bool {
+    USER_VARIABLES.contains(&name) || NOT_PASSED_ON.contains(&name) || name.starts_with(OWN_VARIABLES)
+}
+
+/// A user from `/etc/passwd`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -97,8 +128,8 @@ pub struct User {
 }
 
 impl User {
-    /// Looks `uid` up in the text of a passwd file. Not by libc: a static binary cannot load name services, and a sandbox
-    /// has none.
+    /// Finds `uid` in the text of a passwd file. It does not use libc: a static binary cannot load name services, and a
+    /// sandbox has none.
     pub fn find(passwd: &str, uid: u32) -> Option<Self> {
         passwd.lines().find_map(|line| {
             let mut fields = line.split(':');
@@ -109,7 +140,7 @@ impl User {
         })
     }
 
-    /// The user of commands, with a home that exists.
+    /// The user that commands run as, with an existing home directory.
     pub fn of_commands(uid: u32, workspace: &Path) -> Self {
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let mut user =
@@ -137,7 +168,7 @@ mod tests {
     fn a_claim_adds_variables_once_and_takes_nothing_that_is_the_users() {
         let user = User { name: "u".into(), home: "/home/u".into() };
         let own = [("PATH", "/bin"), ("LANG", "C")].map(|(n, v)| (n.into(), v.into()));
-        let environment = Environment::new(own.into_iter(), user, Path::new("/nonexistent"));
+        let environment = Environment::new(own.into_iter(), user, Path::new("/nonexistent"), &[]);
         let other = environment.clone();
         let given = [("PATH", "/opt"), ("TOKEN", "t"), ("HOME", "/root"), ("SHLVL", "9"), ("COVE_RUNNER_UID", "0")];
         let claim = |pairs: &[(&str, &str)]| {
@@ -154,17 +185,33 @@ mod tests {
     }
 
     #[test]
+    fn login_files_override_what_is_the_images_and_not_what_is_the_sessions() {
+        let own = [("PATH", "/opt"), ("LANG", "C"), ("FOO", "1")].map(|(n, v)| (n.into(), v.into()));
+        let names = ["PATH", "FOO", "HOME", "MISSING"].map(str::to_owned);
+        let user = User { name: "u".into(), home: "/home/u".into() };
+        let environment = Environment::new(own.into_iter(), user, Path::new("/nonexistent"), &names);
+        assert_eq!(environment.of_session().collect::<Vec<_>>(), [("FOO", "1"), ("PATH", "/opt")]);
+        assert!(environment.claim([("PATH".to_owned(), "/claimed".to_owned())].into()));
+        assert_eq!(environment.of_session().last(), Some(("PATH", "/claimed")));
+    }
+
+    #[test]
     fn the_runners_own_variables_are_not_passed_on() {
         let own = [("COVE_RUNNER_TOKEN", "hush"), ("FOO", "1"), ("PAGER", "less")];
         let environment = Environment::new(
             own.into_iter().map(|(n, v)| (n.into(), v.into())),
             User { name: "u".into(), home: "/".into() },
             Path::new("/nonexistent"),
+            &[],
         );
         let get = |name: &str| environment.variables().find(|(n, _)| *n == name).map(|(_, v)| v.to_owned());
         assert_eq!(get("COVE_RUNNER_TOKEN"), None);
         assert_eq!(get("FOO"), Some("1".into()));
         assert_eq!(get("PAGER"), Some("less".into()), "what the image chose stays");
         assert_eq!(get("GIT_PAGER"), Some("cat".into()));
+        let for_commands = || environment.only_for_commands().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(for_commands(), ["GIT_PAGER", "GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED"]);
+        environment.claim([("GIT_PAGER".to_owned(), "cat".to_owned())].into());
+        assert_eq!(for_commands(), ["GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED"]);
     }
 }

@@ -1,16 +1,16 @@
-//! PID 1 of a Cove sandbox.
+//! The runner: PID 1 of a Cove sandbox.
 //!
 //! ```text
-//! http → shell | run | files → sys
+//! boot → http → shell | run | files → exec | output | reaper | environment → config | log | sys
 //! ```
 //!
-//! One thread, one event loop. State has one owner each: the reaper owns every wait, a driver task owns each shell, an
-//! `ExecTable` owns what ran. Handlers ask them by handles; nobody else writes.
+//! The runner has one thread and one event loop. Each state has one owner: the reaper owns every wait, a driver task owns
+//! each shell, and an `ExecTable` owns the execs. Handlers ask the owners through handles; no other code changes the state.
 //!
-//! **Invariants:** `unsafe` only under `sys`; no `wait` outside `reaper` and the plain `init`; no path is opened on behalf of
-//! a client in this process (`files` forks); every queue, buffer and wait has a named bound.
+//! **Invariants:** a module uses only modules below it (`tests/tests/layers` checks it); `unsafe` only under `sys`; no `wait`
+//! outside `reaper` and `init`; this process opens no path on behalf of a client (`files` forks); every queue, buffer and
+//! wait has a named bound.
 
-pub mod app;
 pub mod boot;
 pub mod config;
 pub mod environment;
@@ -20,6 +20,7 @@ pub mod http;
 pub mod init;
 pub mod log;
 pub mod oom;
+pub mod open_stdin;
 pub mod output;
 pub mod process_limit;
 pub mod reaper;
@@ -28,3 +29,4 @@ pub mod shell;
 pub mod shutdown;
 pub mod signals;
 pub mod sys;
+mod text;

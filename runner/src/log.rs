@@ -1,5 +1,5 @@
-//! The runner's log: `tracing` events as one line each on standard error. No filter, no colours, no thread: PID 1 says
-//! little, and its lines are read by whoever started it. Never command output, variables or keys.
+//! The runner's log: each `tracing` event is one line on standard error, without filter, colours or thread. It never holds
+//! command output, variables or keys.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,10 +9,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+/// Writes events to standard error.
 struct Stderr {
     spans: AtomicU64,
 }
 
+/// Installs the log for the whole process.
 pub fn init() {
     let _ = tracing::subscriber::set_global_default(Stderr { spans: AtomicU64::new(1) });
 }

@@ -1,15 +1,15 @@
-//! The sandbox's limit of processes where its kernel is its own, as in gVisor: the one outside counts that kernel's threads,
-//! not the sandbox's processes, so whoever makes the sandbox leaves the exact limit to its first process.
+//! Sets the limit of processes in a sandbox with its own kernel, such as gVisor. The host counts the threads of that kernel
+//! and not the sandbox's processes, so the sandbox's first process sets the exact limit.
 //!
-//! The limit is written before anything is served. It is that of the runner's own cgroup, which commands cannot write to.
+//! The limit is set before anything is served, in the runner's own cgroup, which commands cannot write to.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where a kernel of the sandbox's own shows the cgroup that everything in it is in, version 1 and 2.
+/// The limit files of the whole sandbox's cgroup, version 1 and 2.
 const LIMIT_FILES: [&str; 2] = ["/sys/fs/cgroup/pids/pids.max", "/sys/fs/cgroup/pids.max"];
 
-/// Says why it could not be set. There is then still the limit of whoever made the sandbox, which is wider.
+/// Sets the limit. If that fails, the host's limit, which is higher, still holds.
 pub fn set(max: u64) -> io::Result<()> {
     set_in(&LIMIT_FILES.map(PathBuf::from), max)
 }
@@ -18,7 +18,7 @@ fn set_in(files: &[PathBuf], max: u64) -> io::Result<()> {
     let there = |path: &&PathBuf| path.exists();
     let file = files.iter().find(there).map(PathBuf::as_path);
     let file: &Path = file.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no pids.max"))?;
-    // Never made anew: a plain file of that name would limit nothing.
+    // The file is never created: a plain file with that name would limit nothing.
     let mut file = std::fs::OpenOptions::new().write(true).open(file)?;
     io::Write::write_all(&mut file, max.to_string().as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Ending everything below the runner: TERM, a grace, KILL; within a bound, whatever the processes do.
+//! Ends every process below the runner: TERM, a grace period, then KILL. The time is bounded, whatever the processes do.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 use crate::reaper::Reaper;
 use crate::sys::{proc, signal, wait};
 
-/// After KILL the kernel needs a moment for each process; a process that cannot die (in a dead file system) is left.
+/// The longest wait after KILL. A process that cannot die (in a dead file system) is left.
 const KILL_BOUND: Duration = Duration::from_secs(2);
 
-/// How often to look whether all have gone. Only while ending.
+/// How often to check whether all have ended. This happens only during the shutdown.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Ends every process below this one and gives whether all have gone.
+/// Ends every process below this one. Returns whether all have ended.
 pub async fn end_everything(reaper: &Reaper, grace: Duration) -> bool {
     signal_everything(libc::SIGTERM);
     signal_everything(libc::SIGCONT);
@@ -23,7 +23,8 @@ pub async fn end_everything(reaper: &Reaper, grace: Duration) -> bool {
     all_gone(reaper, KILL_BOUND, Some(libc::SIGKILL)).await
 }
 
-/// Waits until no child is left, signalling again and again where `again` is given: a fork may have escaped the last round.
+/// Waits until no child is left. If `again` is given, it sends that signal in every round, because a fork may have escaped
+/// the last one.
 async fn all_gone(reaper: &Reaper, within: Duration, again: Option<i32>) -> bool {
     let deadline = Instant::now() + within;
     loop {
@@ -41,7 +42,8 @@ async fn all_gone(reaper: &Reaper, within: Duration, again: Option<i32>) -> bool
     }
 }
 
-/// As PID 1 the pid namespace is ours. Elsewhere only what descends from us is: never anything else of the same user.
+/// Signals all processes: as PID 1 the whole pid namespace, otherwise only the runner's descendants and no other process of
+/// the same user.
 fn signal_everything(number: i32) {
     if std::process::id() == 1 {
         let _ = signal::kill_namespace(number);

@@ -1,13 +1,17 @@
-//! What the runner does with the signals it gets.
+//! Handles the signals that the runner receives.
+//!
+//! They are read from a signalfd and not handled by handlers: docs/decisions/0002 says why.
 
 use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use tokio::io::Interest;
 
 use crate::reaper::Reaper;
 use crate::sys::identity::Identity;
-use crate::sys::signal::{Received, SignalFd};
+use crate::sys::signal::{Received, open_signalfd, read_signalfd};
 
-/// Blocked for the whole process and read as events. The others keep their default, which for PID 1 is to be ignored.
+/// The signals that are blocked for the whole process and read as events. The others keep their default action, which the
+/// kernel skips for PID 1.
 const HANDLED: [Signal; 7] = [
     Signal::SIGCHLD,
     Signal::SIGTERM,
@@ -18,16 +22,17 @@ const HANDLED: [Signal; 7] = [
     Signal::SIGUSR2,
 ];
 
+/// Blocks the signals and opens the descriptor that yields them. From here on none is lost.
 pub fn open() -> std::io::Result<SignalFd> {
-    SignalFd::new(&HANDLED)
+    open_signalfd(&HANDLED)
 }
 
-/// Collects children and returns when the runner is told to end.
+/// Collects children, and returns when the runner is told to end.
 pub async fn until_told_to_end(signals: SignalFd, reaper: &Reaper, identity: Identity) -> std::io::Result<()> {
     let signals = crate::sys::poll::register(signals, Interest::READABLE)?;
     loop {
         let mut ready = signals.readable().await?;
-        match ready.try_io(|fd| fd.get_ref().read()) {
+        match ready.try_io(|fd| read_signalfd(fd.get_ref())) {
             Ok(Ok(received)) if received.signal == libc::SIGCHLD => {
                 while reaper.collect() {
                     tokio::task::yield_now().await;
@@ -43,8 +48,9 @@ pub async fn until_told_to_end(signals: SignalFd, reaper: &Reaper, identity: Ide
     }
 }
 
-/// TERM, INT and QUIT end the runner, but not at the word of the commands it runs. As another user they cannot signal it;
-/// where they run as the same user they can, and as PID 1 it can tell: a sender with a pid is inside the sandbox.
+/// Whether a signal ends the runner: TERM, INT and QUIT do, unless a command sent them. If commands run as another user, they
+/// cannot signal the runner at all. If they run as the same user, the runner can tell as PID 1: a sender with a pid is
+/// inside the sandbox.
 fn ends_the_runner(received: Received, own_pid: u32, identity: Identity) -> bool {
     let asks = matches!(received.signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT);
     let is_command = own_pid == 1 && received.sender_pid != 0 && received.sender_uid == identity.uid;

@@ -1,17 +1,14 @@
-//! The one place where an errno becomes an answer: a code to branch on, and a sentence that names the path as it was given.
+//! Turns an errno into an error reply: a code for programs, and a sentence that names the path as the client sent it.
 
 use nix::errno::Errno;
 use shared_protocol::{ErrorBody, ErrorCode};
 
-/// Bytes of a path that an error shows; the client knows the rest.
+/// The most bytes of a path that an error shows. The client knows the rest.
 const MAX_SHOWN: usize = 512;
 
-/// A path for people: what is not UTF-8 is replaced, and what is very long is cut.
+/// A path as readable text: bytes that are not UTF-8 are replaced, and a long path is cut.
 pub fn shown(path: &[u8]) -> String {
-    match path.get(..MAX_SHOWN) {
-        Some(start) if path.len() > MAX_SHOWN => format!("{}…", String::from_utf8_lossy(start)),
-        _ => String::from_utf8_lossy(path).into_owned(),
-    }
+    crate::text::shown(path, MAX_SHOWN)
 }
 
 pub fn invalid(message: impl Into<String>) -> ErrorBody {
@@ -49,7 +46,7 @@ pub fn from_errno(path: &[u8], errno: Errno) -> ErrorBody {
     ErrorBody::new(code, format!("{path}: {what}"))
 }
 
-/// For the error of a `std` call on a file. One that came from no system call is the code's own doing.
+/// The reply for the error of a `std` file call. An error without an errno is a bug of the runner.
 pub fn from_io(path: &[u8], error: &std::io::Error) -> ErrorBody {
     match error.raw_os_error() {
         Some(errno) => from_errno(path, Errno::from_raw(errno)),
@@ -57,7 +54,7 @@ pub fn from_io(path: &[u8], error: &std::io::Error) -> ErrorBody {
     }
 }
 
-/// Lets a call be followed by `.at(path)?`.
+/// Adds `.at(path)?` to the results of file calls.
 pub trait At<T> {
     fn at(self, path: &[u8]) -> Result<T, ErrorBody>;
 }

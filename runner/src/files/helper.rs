@@ -1,14 +1,14 @@
-//! The runner's side of a file operation: start the helper, feed it, pass its answer on, and never wait for it in vain.
+//! The runner's side of a file operation: starts the helper process, sends it the request's body, passes its reply on, and
+//! gives it up if it hangs.
 //!
 //! ```text
 //! slot → fork → [ready → body* → end] → head → data* → end
 //!          └ supervise: holds the slot until the process has been collected, whatever became of the request
 //! ```
 //!
-//! Whoever holds a `Helper` keeps it going; dropping it closes the pipes, which a helper at work notices within
-//! `ABORT_GRACE` and uses to clean up, and after that it is killed. A helper that moves nothing for `HELPER_STALL` is killed
-//! at once. One that cannot even be killed (a dead mount) keeps its slot, so that there are never more than
-//! `MAX_FILE_OPERATIONS` of them.
+//! Dropping a `Helper` closes its pipes. A working helper notices that and cleans up; after `ABORT_GRACE` it is killed. A
+//! helper that moves no byte for `HELPER_STALL` is killed at once. A helper that cannot be killed (on a dead mount) keeps
+//! its slot, so there are never more than `MAX_FILE_OPERATIONS` of them.
 
 use std::cell::Cell;
 use std::io;
@@ -24,75 +24,93 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::channel::{self, Frame, Head, MAX_FRAME, Outcome, PREFIX, take_frame};
 use super::error::invalid;
-use super::resolve::Places;
+use super::protocol::{self, Head, HelperFrame, HelperResult, MAX_FRAME, PREFIX, take_frame};
+use super::resolve::Roots;
 use super::{Job, perform};
-use crate::app::SharedApp;
-use crate::http::Body;
 use crate::reaper::{Exit, Reaper, Watch};
-use crate::sys::fork::{EXIT_DONE, fork_helper};
+use crate::sys::fork::{EXIT_DONE, Memory, fork_helper};
 use crate::sys::identity::Identity;
 use crate::sys::pipe::{grow, input_pipe, output_pipe};
 
-/// File operations under way at once, each a process.
+/// The most file operations that run at once. Each is a process.
 pub const MAX_FILE_OPERATIONS: usize = 64;
-/// How long a helper may go without moving a byte or saying that it is at work.
+/// The longest time in which a helper neither moves a byte nor reports progress.
 pub const HELPER_STALL: Duration = Duration::from_secs(30);
-/// How long a client may go without sending or taking a byte before it is given up.
+/// The longest time in which a client neither sends nor takes a byte.
 pub const CLIENT_STALL: Duration = Duration::from_secs(300);
-/// How long a helper has to notice that its request is gone, and to remove what it had not finished.
+/// The time in which a helper must notice that its request is over, and remove unfinished files.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
-/// What the pipes are asked to hold: a few frames, so that both sides work at once.
+/// The size of the pipes: a few frames, so that both sides can work at the same time.
 const PIPE_BYTES: i32 = 256 * 1024;
-/// Of a request's body that is still read once its answer is known, so that a client which sends first and reads then gets
-/// to the answer.
+/// The most bytes of a request's body that are still read after the operation failed, so that a client that reads only after
+/// it has sent everything gets the error.
 const MAX_DRAINED: u64 = 1 << 20;
 
-/// Runs a job for one request: gives the beginning of its answer, and the rest as it comes.
-pub async fn run<B>(app: &SharedApp, job: Job, body: B) -> Result<(Head, Body), ErrorBody>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-{
-    let slot = Slot::take(app)?;
-    let places = Places::new(&app.config.files_root, &app.config.workspace);
-    run_in_slot(&app.reaper, app.identity, &places, slot, job, body).await
+/// The most chunks of data that wait between a helper and the client. Two keep both sides busy.
+const DATA_DEPTH: usize = 2;
+
+/// The data of a reply, in chunks. An error means that the reply is incomplete.
+pub type DataStream = mpsc::Receiver<io::Result<Bytes>>;
+
+/// Starts file operations, at most `MAX_FILE_OPERATIONS` at once.
+pub struct FileOperations {
+    roots: Roots,
+    identity: Identity,
+    reaper: Reaper,
+    /// The number of operations whose process exists.
+    running: Rc<Cell<usize>>,
 }
 
-/// One of the operations that may be under way.
-struct Slot(SharedApp);
+impl FileOperations {
+    /// Makes the operations. They run as `identity` on the files below `roots`, in processes that `reaper` collects.
+    pub fn new(roots: Roots, identity: Identity, reaper: Reaper) -> Self {
+        Self { roots, identity, reaper, running: Rc::default() }
+    }
+
+    /// Runs a job for one request. Returns the head of the reply, and the data as a stream.
+    pub async fn run<B>(&self, job: Job, body: B) -> Result<(Head, DataStream), ErrorBody>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let slot = Slot::take(&self.running)?;
+        run_in_slot(&self.reaper, self.identity, &self.roots, slot, job, body).await
+    }
+}
+
+/// One of the `MAX_FILE_OPERATIONS` slots.
+struct Slot(Rc<Cell<usize>>);
 
 impl Slot {
-    fn take(app: &SharedApp) -> Result<Self, ErrorBody> {
-        let taken: &Cell<usize> = &app.file_operations;
-        if taken.get() >= MAX_FILE_OPERATIONS {
+    fn take(running: &Rc<Cell<usize>>) -> Result<Self, ErrorBody> {
+        if running.get() >= MAX_FILE_OPERATIONS {
             let message = format!("{MAX_FILE_OPERATIONS} file operations are under way; try again when one has ended");
             return Err(ErrorBody::new(ErrorCode::LimitReached, message));
         }
-        taken.set(taken.get() + 1);
-        Ok(Self(Rc::clone(app)))
+        running.set(running.get() + 1);
+        Ok(Self(running.clone()))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.file_operations.set(self.0.file_operations.get().saturating_sub(1));
+        self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
-/// `slot` is whatever must live until the helper's process is gone.
+/// Runs a job. `slot` is dropped when the helper's process is gone.
 async fn run_in_slot<B>(
     reaper: &Reaper,
     identity: Identity,
-    places: &Places,
+    roots: &Roots,
     slot: impl Sized + 'static,
     job: Job,
     mut body: B,
-) -> Result<(Head, Body), ErrorBody>
+) -> Result<(Head, DataStream), ErrorBody>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    let mut helper = Helper::start(reaper, identity, places, slot, &job).map_err(|error| {
+    let mut helper = Helper::start(reaper, identity, roots, slot, &job).map_err(|error| {
         tracing::warn!(%error, job = job.name(), "a file helper did not start");
         ErrorBody::new(ErrorCode::LimitReached, format!("no process could be started for the file operation: {error}"))
     })?;
@@ -102,16 +120,16 @@ where
         None => helper.head().await?,
     };
     match serde_json::from_slice(&bytes) {
-        Ok(Outcome::Done(head)) => {
-            let body = helper.into_body(head.length);
-            Ok((head, body))
+        Ok(HelperResult::Done(head)) => {
+            let data = helper.into_data(head.length);
+            Ok((head, data))
         }
-        Ok(Outcome::Failed(error)) => {
+        Ok(HelperResult::Failed(error)) => {
             drop(helper);
             drain(&mut body).await;
             Err(error)
         }
-        Err(_) => Err(helper.failed("it gave an answer that is not one")),
+        Err(_) => Err(helper.failed("it gave a reply that is not one")),
     }
 }
 
@@ -128,23 +146,24 @@ async fn drain<B: http_body::Body<Data = Bytes> + Unpin>(body: &mut B) {
     }
 }
 
-/// A helper at work. Reading is safe to abandon at any await: what was read stays in `buffer`.
+/// A running helper process. A read can be cancelled at any await: the bytes that were read stay in `buffer`.
 struct Helper {
     job: &'static str,
     input: pipe::Sender,
     output: pipe::Receiver,
     buffer: BytesMut,
-    /// `HELPER_STALL`, but in tests.
+    /// `HELPER_STALL`, except in tests.
     stall: Duration,
-    /// Dropped: the request is over. Sent to: kill the helper now.
-    leash: Option<oneshot::Sender<()>>,
+    /// Tells `supervise` when to end the process: it is dropped when the request is over, and sent to when the process must
+    /// be killed now.
+    stop: Option<oneshot::Sender<()>>,
 }
 
 impl Helper {
     fn start(
         reaper: &Reaper,
         identity: Identity,
-        places: &Places,
+        roots: &Roots,
         slot: impl Sized + 'static,
         job: &Job,
     ) -> io::Result<Self> {
@@ -153,15 +172,16 @@ impl Helper {
         grow(&input, PIPE_BYTES);
         grow(&output, PIPE_BYTES);
         let (input, output) = (pipe::Sender::from_owned_fd(input)?, pipe::Receiver::from_owned_fd(output)?);
-        let pid = fork_helper(identity, child_input, child_output, |from, to| perform(places, job, from, to))?;
+        let memory = if job.takes_body() { Memory::Commands } else { Memory::Runner };
+        let pid = fork_helper(identity, child_input, child_output, memory, |from, to| perform(roots, job, from, to))?;
         let watch = reaper.watch(pid);
-        let (leash, end) = oneshot::channel();
+        let (stop, end) = oneshot::channel();
         tokio::task::spawn_local(supervise(watch, end, slot, job.name()));
-        Ok(Self { job: job.name(), input, output, buffer: BytesMut::new(), stall: HELPER_STALL, leash: Some(leash) })
+        Ok(Self { job: job.name(), input, output, buffer: BytesMut::new(), stall: HELPER_STALL, stop: Some(stop) })
     }
 
-    /// The next frame; `None` where the helper has gone without one. Waits as long as it takes.
-    async fn frame(&mut self) -> Result<Option<Frame>, ErrorBody> {
+    /// Waits for the next frame, without a time limit. Returns `None` if the helper ended without one.
+    async fn frame(&mut self) -> Result<Option<HelperFrame>, ErrorBody> {
         loop {
             match take_frame(&mut self.buffer) {
                 Ok(Some(frame)) => return Ok(Some(frame)),
@@ -177,8 +197,8 @@ impl Helper {
         }
     }
 
-    /// The next frame from a helper that has everything it needs, and so must not go silent.
-    async fn frame_in_time(&mut self) -> Result<Option<Frame>, ErrorBody> {
+    /// Waits for the next frame from a helper that waits for nothing and so must report progress.
+    async fn frame_in_time(&mut self) -> Result<Option<HelperFrame>, ErrorBody> {
         match timeout(self.stall, self.frame()).await {
             Ok(result) => result,
             Err(_) => Err(self.stalled()),
@@ -188,37 +208,37 @@ impl Helper {
     async fn head(&mut self) -> Result<Bytes, ErrorBody> {
         loop {
             match self.frame_in_time().await? {
-                Some(Frame::Head(bytes)) => return Ok(bytes),
-                Some(Frame::Progress) => {}
-                Some(_) => return Err(self.failed("it spoke out of turn")),
-                None => return Err(self.failed("it ended without an answer; its memory may have run out")),
+                Some(HelperFrame::Head(bytes)) => return Ok(bytes),
+                Some(HelperFrame::Progress) => {}
+                Some(_) => return Err(self.failed("it sent a frame out of order")),
+                None => return Err(self.failed("it ended without a reply; its memory may have run out")),
             }
         }
     }
 
-    /// Sends the request's body. Gives the helper's answer where that came before the end, which is a failure.
+    /// Sends the request's body. If the helper replies before the body's end, which means a failure, returns that reply.
     async fn feed<B>(&mut self, body: &mut B) -> Result<Option<Bytes>, ErrorBody>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        // A client that waits for `100 Continue` is told to go on by the first look at the body: not before there is
-        // somewhere for it to go.
+        // Polling the body sends `100 Continue` to a client that waits for it, so it begins when the helper is ready for the
+        // body.
         loop {
             match self.frame_in_time().await? {
-                Some(Frame::Ready) => break,
-                Some(Frame::Head(bytes)) => return Ok(Some(bytes)),
-                Some(Frame::Progress) => {}
-                Some(_) => return Err(self.failed("it spoke out of turn")),
-                None => return Err(self.failed("it ended without an answer; its memory may have run out")),
+                Some(HelperFrame::Ready) => break,
+                Some(HelperFrame::Head(bytes)) => return Ok(Some(bytes)),
+                Some(HelperFrame::Progress) => {}
+                Some(_) => return Err(self.failed("it sent a frame out of order")),
+                None => return Err(self.failed("it ended without a reply; its memory may have run out")),
             }
         }
         loop {
             let next = tokio::select! {
                 biased;
                 frame = self.frame() => match frame? {
-                    Some(Frame::Progress) => continue,
-                    Some(Frame::Head(bytes)) => return Ok(Some(bytes)),
-                    Some(_) => return Err(self.failed("it spoke out of turn")),
+                    Some(HelperFrame::Progress) => continue,
+                    Some(HelperFrame::Head(bytes)) => return Ok(Some(bytes)),
+                    Some(_) => return Err(self.failed("it sent a frame out of order")),
                     None => return Err(self.failed("it ended while it was being written to; its memory may have run out")),
                 },
                 next = timeout(CLIENT_STALL, body.frame()) => next,
@@ -228,21 +248,21 @@ impl Helper {
                     let Ok(mut bytes) = frame.into_data() else { continue };
                     while !bytes.is_empty() {
                         let chunk = bytes.split_to(bytes.len().min(MAX_FRAME));
-                        let prefix = channel::data_prefix(chunk.len());
+                        let prefix = protocol::data_prefix(chunk.len());
                         if let Some(early) = self.send(Buf::chain(&prefix[..], chunk)).await? {
                             return Ok(Some(early));
                         }
                     }
                 }
-                Ok(None) => return self.send(&channel::end_frame()[..]).await,
+                Ok(None) => return self.send(&protocol::end_frame()[..]).await,
                 Ok(Some(Err(_))) => return Err(invalid("the request was cut before its end")),
                 Err(_) => return Err(invalid("the request stood still for too long")),
             }
         }
     }
 
-    /// Writes to the helper, listening meanwhile. A pipe that the helper closed is no error yet: it has answered, or the
-    /// end of its output will say that it has not.
+    /// Writes to the helper while it reads the helper's frames. A closed pipe is no error yet: either the helper's reply is
+    /// on the way, or its output ends without one.
     async fn send(&mut self, mut bytes: impl Buf) -> Result<Option<Bytes>, ErrorBody> {
         let mut deadline = Instant::now() + self.stall;
         let mut open = true;
@@ -266,22 +286,22 @@ impl Helper {
             deadline = Instant::now() + self.stall;
             while let Some(frame) = take_frame(&mut self.buffer).map_err(|error| self.failed(&error.to_string()))? {
                 match frame {
-                    Frame::Progress => {}
-                    Frame::Head(bytes) => return Ok(Some(bytes)),
-                    _ => return Err(self.failed("it spoke out of turn")),
+                    HelperFrame::Progress => {}
+                    HelperFrame::Head(bytes) => return Ok(Some(bytes)),
+                    _ => return Err(self.failed("it sent a frame out of order")),
                 }
             }
         }
         Ok(None)
     }
 
-    fn into_body(self, length: Option<u64>) -> Body {
-        let (sender, body) = Body::stream();
+    fn into_data(self, length: Option<u64>) -> DataStream {
+        let (sender, data) = mpsc::channel(DATA_DEPTH);
         tokio::task::spawn_local(self.pump(sender, length));
-        body
+        data
     }
 
-    /// Passes the data on, no faster than the client takes it. Every way out but the helper's own end cuts the answer.
+    /// Passes the data on, as fast as the client takes it. Unless the helper sends the end, the reply is cut.
     async fn pump(mut self, to: mpsc::Sender<io::Result<Bytes>>, length: Option<u64>) {
         let mut passed = 0u64;
         loop {
@@ -290,7 +310,7 @@ impl Helper {
                 frame = self.frame_in_time() => frame,
             };
             let failure = match frame {
-                Ok(Some(Frame::Data(bytes))) => {
+                Ok(Some(HelperFrame::Data(bytes))) => {
                     passed = passed.saturating_add(bytes.len() as u64);
                     if length.is_none_or(|length| passed <= length) {
                         match timeout(CLIENT_STALL, to.send(Ok(bytes))).await {
@@ -302,41 +322,41 @@ impl Helper {
                         self.failed("it sent more than it announced")
                     }
                 }
-                Ok(Some(Frame::Progress)) => continue,
-                Ok(Some(Frame::End)) if length.is_none_or(|length| passed == length) => return,
-                Ok(Some(Frame::Head(bytes))) => match serde_json::from_slice(&bytes) {
-                    Ok(Outcome::Failed(error)) => error,
-                    _ => self.failed("it spoke out of turn"),
+                Ok(Some(HelperFrame::Progress)) => continue,
+                Ok(Some(HelperFrame::End)) if length.is_none_or(|length| passed == length) => return,
+                Ok(Some(HelperFrame::Head(bytes))) => match serde_json::from_slice(&bytes) {
+                    Ok(HelperResult::Failed(error)) => error,
+                    _ => self.failed("it sent a frame out of order"),
                 },
-                Ok(Some(_)) => self.failed("it spoke out of turn"),
-                Ok(None) => self.failed("it ended in the middle of its answer"),
+                Ok(Some(_)) => self.failed("it sent a frame out of order"),
+                Ok(None) => self.failed("it ended in the middle of its reply"),
                 Err(error) => error,
             };
-            tracing::warn!(job = self.job, error_code = ?failure.error_code, "the answer of a file helper was cut");
+            tracing::warn!(job = self.job, error_code = ?failure.error_code, "the reply of a file helper was cut");
             let _ = timeout(CLIENT_STALL, to.send(Err(io::Error::other(failure)))).await;
             return;
         }
     }
 
     fn stalled(&mut self) -> ErrorBody {
-        self.failed(&format!("it made no progress for {:?}, as on a filesystem that does not answer", self.stall))
+        self.failed(&format!("it made no progress for {:?}, as on a filesystem that does not respond", self.stall))
     }
 
-    /// Gives the helper up, and says why.
+    /// Makes `supervise` kill the helper, and returns the error for the client.
     fn failed(&mut self, why: &str) -> ErrorBody {
-        if let Some(leash) = self.leash.take() {
-            let _ = leash.send(());
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
         }
-        tracing::warn!(job = self.job, why, "a file helper was given up");
+        tracing::warn!(job = self.job, why, "a file helper failed");
         ErrorBody::new(ErrorCode::InternalError, format!("the process of the file operation failed: {why}"))
     }
 }
 
-/// Owns the process: sees that it ends soon after its request does, and holds its slot until it has.
+/// Owns the process: ends it soon after its request, and keeps its slot until it has ended.
 async fn supervise(mut watch: Watch, end: oneshot::Receiver<()>, slot: impl Sized, job: &'static str) {
     let told = tokio::select! {
         exit = watch.exit() => {
-            // PIPE is how one ends whose client went away.
+            // The signal PIPE ends a helper whose client disconnected.
             if ![Exit::Code(EXIT_DONE), Exit::Signal(libc::SIGPIPE)].contains(&exit) {
                 tracing::warn!(job, pid = watch.pid(), ?exit, "a file helper died");
             }

@@ -1,8 +1,8 @@
-//! The names in a directory, or in everything below it.
+//! Lists a directory, or everything below it.
 //!
-//! Sorted bytewise, and where there are too many, the first ones: what is kept is bounded in number and in bytes however
-//! large the tree is. It follows no links. A directory that may not be read is listed and its content is not, which
-//! `truncated` says; so is one that is too deep.
+//! Entries are sorted bytewise. If there are too many, the first ones are listed: the number of kept entries and bytes is
+//! bounded, however large the tree is. Links are not followed. A directory that cannot be read or is too deep is listed
+//! without its content, and `truncated` says so.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,31 +11,34 @@ use nix::errno::Errno;
 use shared_protocol::ErrorBody;
 use shared_protocol::runner::{FileKind, FileView};
 
-use super::channel::{Answer, Content, DataWriter};
 use super::error::At;
-use super::node;
-use super::resolve::{Last, Missing, Places, resolve};
-use super::tree::{self, Entry, Next, Visitor};
+use super::inode;
+use super::protocol::{Content, DataWriter, ReplyWriter};
+use super::resolve::{FinalLink, MissingDirs, Roots, resolve};
+use super::tree::{self, Descend, Entry, Visitor};
+use crate::text::json_length;
 
-/// Entries in one listing.
+/// The most entries in one listing.
 pub const MAX_LISTED: usize = 10_000;
-/// Bytes of paths in one listing: ten thousand paths can be ten thousand times as long as they should be.
+/// The most bytes of paths in one listing, as JSON, since paths can be very long. With the other fields of all entries, a
+/// listing stays below the longest answer that the daemon takes.
 const MAX_LISTED_BYTES: usize = 8 << 20;
 
-pub fn list(places: &Places, path: &[u8], recursive: bool, answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
-    let top = resolve(places, path, Last::Follow, Missing::Fail)?.node(path)?.open_directory(path)?;
+/// Lists the directory at `path`.
+pub fn list(roots: &Roots, path: &[u8], recursive: bool, reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
+    let top = resolve(roots, path, FinalLink::Follow, MissingDirs::Fail)?.inode(path)?.open_directory(path)?;
     let kept = Kept::new(MAX_LISTED, MAX_LISTED_BYTES);
-    let mut listing = Listing { kept, unseen: false, recursive, asked: path, answer };
+    let mut listing = Listing { kept, unseen: false, recursive, asked: path, reply };
     tree::walk(top, path, &mut listing)?;
     let truncated = listing.unseen || listing.kept.cutoff.is_some();
     let entries = listing.kept.entries;
-    send(entries.into_values(), truncated, answer).at(path)
+    send(entries.into_values(), truncated, reply).at(path)
 }
 
-/// Writes a `ListView` entry by entry.
-fn send(entries: impl Iterator<Item = FileView>, truncated: bool, answer: &mut Answer<'_>) -> std::io::Result<()> {
-    answer.head(200, Content::Json, None)?;
-    let mut body = DataWriter::new(answer);
+/// Writes a `ListView`, entry by entry.
+fn send(entries: impl Iterator<Item = FileView>, truncated: bool, reply: &mut ReplyWriter<'_>) -> std::io::Result<()> {
+    reply.head(200, Content::Json, None)?;
+    let mut body = DataWriter::new(reply);
     body.write_all(b"{\"entries\":[")?;
     for (index, entry) in entries.enumerate() {
         if index > 0 {
@@ -45,30 +48,30 @@ fn send(entries: impl Iterator<Item = FileView>, truncated: bool, answer: &mut A
     }
     write!(body, "],\"truncated\":{truncated}}}")?;
     body.flush()?;
-    answer.end()
+    reply.end()
 }
 
 struct Listing<'a, 'b> {
     kept: Kept,
-    /// There was a directory that could not be entered.
+    /// Whether a directory could not be entered.
     unseen: bool,
     recursive: bool,
     asked: &'a [u8],
-    answer: &'a mut Answer<'b>,
+    reply: &'a mut ReplyWriter<'b>,
 }
 
 impl Visitor for Listing<'_, '_> {
-    fn entry(&mut self, entry: &Entry<'_>) -> Result<Next, ErrorBody> {
-        self.answer.tick().at(self.asked)?;
-        let text = match node::kind(entry.stat) {
-            // One that vanished or changed since is listed as what it was.
-            FileKind::Symlink => node::link_text(entry.dir, entry.name).ok(),
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<Descend, ErrorBody> {
+        self.reply.report_progress().at(self.asked)?;
+        let text = match inode::kind(entry.stat) {
+            // If the entry vanished or changed since, it is listed as it was found.
+            FileKind::Symlink => inode::link_text(entry.dir, entry.name).ok(),
             _ => None,
         };
-        self.kept.add(entry.path, node::view(entry.path, entry.stat, text.as_deref()));
-        // Everything below sorts after the directory and a slash.
+        self.kept.add(entry.path, inode::view(entry.path, entry.stat, text.as_deref()));
+        // Everything below a directory sorts after the directory's path with a slash.
         let worthwhile = self.recursive && self.kept.wants(&[entry.path, b"/"].concat());
-        Ok(if worthwhile { Next::Enter } else { Next::Pass })
+        Ok(if worthwhile { Descend::Enter } else { Descend::Skip })
     }
 
     fn not_entered(&mut self, _path: &[u8], _why: Errno) -> Result<(), ErrorBody> {
@@ -77,13 +80,13 @@ impl Visitor for Listing<'_, '_> {
     }
 }
 
-/// The first entries in bytewise order of all that were added.
+/// Keeps the first entries in bytewise order.
 struct Kept {
     entries: BTreeMap<Vec<u8>, FileView>,
     bytes: usize,
     max_entries: usize,
     max_bytes: usize,
-    /// The first path that there was no room for: nothing from there on is kept.
+    /// The first path that did not fit: no path from there on is kept.
     cutoff: Option<Vec<u8>>,
 }
 
@@ -101,7 +104,7 @@ impl Kept {
             return;
         }
         self.bytes += cost(path, &view);
-        // A name can be seen twice where a directory is changed while it is read.
+        // If a directory changes while it is read, a name can come twice.
         if let Some(replaced) = self.entries.insert(path.to_vec(), view) {
             self.bytes -= cost(path, &replaced);
         }
@@ -114,7 +117,8 @@ impl Kept {
 }
 
 fn cost(path: &[u8], view: &FileView) -> usize {
-    path.len() + view.path.len() + view.symlink_target.as_ref().map_or(0, String::len)
+    let text = [Some(&view.path), view.path_base64.as_ref(), view.symlink_target.as_ref()];
+    path.len() + text.into_iter().flatten().map(|text| json_length(text)).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -122,52 +126,65 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::files::channel::tests::heard;
-    use crate::files::ground::Ground;
+    use crate::files::fixture::Fixture;
+    use crate::files::protocol::tests::heard;
 
-    fn listed(ground: &Ground, path: &[u8], recursive: bool) -> (Vec<FileView>, bool) {
+    fn listed(fixture: &Fixture, path: &[u8], recursive: bool) -> (Vec<FileView>, bool) {
         let mut said = Vec::new();
-        list(&ground.places, path, recursive, &mut Answer::new(&mut said)).unwrap();
+        list(&fixture.roots, path, recursive, &mut ReplyWriter::new(&mut said)).unwrap();
         let view: shared_protocol::runner::ListView = serde_json::from_slice(&heard(&said).1.unwrap()).unwrap();
         (view.entries, view.truncated)
     }
 
     #[test]
     fn a_tree_is_listed_in_the_order_of_its_bytes_and_links_are_not_entered() {
-        let ground = Ground::new();
+        let fixture = Fixture::new();
         for file in ["a/b", "a.txt", "a-", "z"] {
-            ground.file(file, b"x");
+            fixture.file(file, b"x");
         }
-        ground.link("/", "loop");
-        let (entries, truncated) = listed(&ground, b".", true);
+        fixture.link("/", "loop");
+        let (entries, truncated) = listed(&fixture, b".", true);
         let paths: Vec<&str> = entries.iter().map(|e| e.path.as_str()).collect();
         assert_eq!(paths, ["a", "a-", "a.txt", "a/b", "loop", "z"]);
         assert_eq!(entries[4].symlink_target.as_deref(), Some("/"));
         assert!(!truncated);
-        assert_eq!(listed(&ground, b"a", false).0.len(), 1);
+        assert_eq!(listed(&fixture, b"a", false).0.len(), 1);
     }
 
     #[test]
     fn a_name_that_is_not_utf8_comes_with_its_bytes() {
         use std::os::unix::ffi::OsStrExt;
-        let ground = Ground::new();
-        std::fs::write(ground.workspace().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), b"").unwrap();
-        let (entries, _) = listed(&ground, b".", false);
+        let fixture = Fixture::new();
+        std::fs::write(fixture.workspace().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), b"").unwrap();
+        let (entries, _) = listed(&fixture, b".", false);
         assert_eq!(entries[0].path, "caf\u{fffd}");
         assert_eq!(entries[0].path_base64.as_deref(), Some("Y2Fm6Q=="));
     }
 
     #[test]
     fn a_tree_that_is_too_deep_is_listed_as_far_as_it_goes() {
-        let ground = Ground::new();
-        ground.deep(tree::MAX_LEVELS + 40);
-        let (entries, truncated) = listed(&ground, b".", true);
+        let fixture = Fixture::new();
+        fixture.deep(tree::MAX_LEVELS + 40);
+        let (entries, truncated) = listed(&fixture, b".", true);
         assert_eq!(entries.len(), tree::MAX_LEVELS);
         assert!(truncated);
     }
 
     fn a_view(path: &[u8]) -> FileView {
-        node::view(path, &nix::sys::stat::stat("/").unwrap(), None)
+        inode::view(path, &nix::sys::stat::stat("/").unwrap(), None)
+    }
+
+    #[test]
+    fn the_longest_listing_fits_into_an_answer_whatever_the_names_are() {
+        for byte in [b'a', 1, b'"', 0xff] {
+            let mut kept = Kept::new(MAX_LISTED, MAX_LISTED_BYTES);
+            for number in 0..MAX_LISTED {
+                let name = [format!("{number:05}").as_bytes(), &[byte; 250]].concat();
+                kept.add(&name, FileView { symlink_target: Some("\u{1}".repeat(1000)), ..a_view(&name) });
+            }
+            let bytes = serde_json::to_vec(&kept.entries.into_values().collect::<Vec<_>>()).unwrap().len();
+            assert!(bytes < 12 << 20, "{byte}: {bytes}");
+        }
     }
 
     proptest! {

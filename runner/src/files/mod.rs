@@ -1,28 +1,29 @@
-//! File operations for a client, each in a process of its own, as the sandbox user.
+//! File operations for clients. Each runs in its own process, as the sandbox user.
 //!
 //! ```text
 //! http::files → Job → helper (runner's side) ═ two pipes ═ perform (forked, sandbox user) → resolve → ops | list |
-//!                                                              transfer | archive | unpack
+//!                                                              transfer | pack | unpack
 //! ```
 //!
-//! A job is a value: what the client wants, checked as far as it can be without looking at a file. The runner forks; the
-//! child does plain blocking work and writes its answer, status included; the runner passes it on and understands nothing
-//! of it but its frame. So a dead mount, a FIFO or a hostile tree can hang or exhaust a child, which is then killed, and
-//! never the runner.
+//! A job is a value: the client's request, checked as far as possible without touching a file. The runner forks. The child
+//! does plain blocking work and writes its reply with the status. The runner passes the reply on and reads only its frames.
+//! So a dead mount, a FIFO or a hostile tree can hang or exhaust a child, which is then killed, but never the runner.
 //!
 //! **Invariant:** in this folder only `helper` runs in the runner's own process, and it opens no path.
 
-pub mod archive;
-pub mod channel;
 pub mod error;
 #[cfg(test)]
-mod ground;
+mod fixture;
+#[cfg(any(test, fuzzing))]
+#[path = "fuzz_test.rs"]
+pub mod fuzz;
 pub mod helper;
+pub mod inode;
 pub mod list;
-pub mod node;
 pub mod ops;
+pub mod pack;
+pub mod protocol;
 pub mod resolve;
-pub mod tar_stream;
 pub mod temporary;
 pub mod transfer;
 pub mod tree;
@@ -33,19 +34,22 @@ use std::os::fd::OwnedFd;
 
 use shared_protocol::ErrorBody;
 
-use channel::{Answer, Intake, Outcome};
 use error::At;
-use resolve::{Last, Places};
+pub use helper::FileOperations;
+use protocol::{BodyReader, HelperResult, ReplyWriter};
+use resolve::FinalLink;
+pub use resolve::Roots;
 use transfer::Range;
 
-/// A path as a client gave it: any bytes but NUL.
+/// A path as a client sent it: any bytes except NUL.
 pub type RawPath = Vec<u8>;
 
+/// One file operation that a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Job {
     Read { path: RawPath, range: Option<Range> },
     Write { path: RawPath, mode: Option<u32> },
-    Stat { path: RawPath, last: Last },
+    Stat { path: RawPath, last: FinalLink },
     List { path: RawPath, recursive: bool },
     Mkdir { path: RawPath, parents: bool, mode: Option<u32> },
     Move { from: RawPath, to: RawPath, overwrite: bool },
@@ -55,7 +59,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// For logs.
+    /// The job's name in logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Read { .. } => "read",
@@ -70,35 +74,35 @@ impl Job {
         }
     }
 
-    /// Whether the request's body is part of it.
+    /// Whether the job reads the request's body.
     pub fn takes_body(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Unpack { .. })
     }
 }
 
-/// The whole life of a helper after it was set up.
-pub fn perform(places: &Places, job: &Job, input: OwnedFd, output: OwnedFd) {
+/// The main function of a helper process: performs the job and writes the reply.
+pub fn perform(roots: &Roots, job: &Job, input: OwnedFd, output: OwnedFd) {
     let (mut input, mut output) = (File::from(input), File::from(output));
-    let (mut intake, mut answer) = (Intake::new(&mut input), Answer::new(&mut output));
-    if let Err(error) = dispatch(places, job, &mut intake, &mut answer) {
-        // Where even this cannot be said, the runner is gone or has given up: nobody is listening.
-        let _ = answer.outcome(&Outcome::Failed(error));
+    let (mut body, mut reply) = (BodyReader::new(&mut input), ReplyWriter::new(&mut output));
+    if let Err(error) = dispatch(roots, job, &mut body, &mut reply) {
+        // If this fails too, the runner is gone or has given up, and nobody reads the reply.
+        let _ = reply.outcome(&HelperResult::Failed(error));
     }
 }
 
-fn dispatch(places: &Places, job: &Job, intake: &mut Intake<'_>, answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
+fn dispatch(roots: &Roots, job: &Job, body: &mut BodyReader<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
     match job {
-        Job::Read { path, range } => transfer::read(places, path, *range, answer),
-        Job::Write { path, mode } => transfer::write(places, path, *mode, intake, answer),
-        Job::Stat { path, last } => answer.json(200, &ops::stat(places, path, *last)?).at(path),
-        Job::List { path, recursive } => list::list(places, path, *recursive, answer),
-        Job::Mkdir { path, parents, mode } => answer.json(201, &ops::mkdir(places, path, *parents, *mode)?).at(path),
-        Job::Move { from, to, overwrite } => answer.json(200, &ops::rename(places, from, to, *overwrite)?).at(to),
+        Job::Read { path, range } => transfer::read(roots, path, *range, reply),
+        Job::Write { path, mode } => transfer::write(roots, path, *mode, body, reply),
+        Job::Stat { path, last } => reply.json(200, &ops::stat(roots, path, *last)?).at(path),
+        Job::List { path, recursive } => list::list(roots, path, *recursive, reply),
+        Job::Mkdir { path, parents, mode } => reply.json(201, &ops::mkdir(roots, path, *parents, *mode)?).at(path),
+        Job::Move { from, to, overwrite } => reply.json(200, &ops::rename(roots, from, to, *overwrite)?).at(to),
         Job::Delete { path, recursive } => {
-            ops::delete(places, path, *recursive, answer)?;
-            answer.json(200, &serde_json::json!({ "ok": true })).at(path)
+            ops::delete(roots, path, *recursive, reply)?;
+            reply.json(200, &serde_json::json!({ "ok": true })).at(path)
         }
-        Job::Pack { path } => archive::pack(places, path, answer),
-        Job::Unpack { path } => unpack::unpack(places, path, intake, answer),
+        Job::Pack { path } => pack::pack(roots, path, reply),
+        Job::Unpack { path } => unpack::unpack(roots, path, body, reply),
     }
 }

@@ -1,4 +1,4 @@
-//! A file that is not there yet: it has a name of its own beside its future one, and goes away unless it is given that.
+//! A temporary file beside the file that it will replace. It is removed unless it gets its final name.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,15 +10,15 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// Tries at a free name. Names are random, so that one is enough but against somebody who makes all of them.
+/// The number of names that are tried. They are random, so one is enough unless somebody takes them on purpose.
 const MAX_TRIES: usize = 8;
-/// Nobody else reads it before it is whole.
+/// The mode until the file is complete: only its owner can read it.
 const UNFINISHED_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
-/// A name that nobody else has. It need not be a secret: it is only ever made where nothing has it.
+/// A random name. It need not be secret, because the file is created only if the name is free.
 pub fn name() -> Vec<u8> {
     let mut hasher = RandomState::new().build_hasher();
-    // A forked child has its siblings' random state.
+    // A forked child has the same random state as its siblings.
     hasher.write_u32(std::process::id());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     hasher.write_u128(now.as_nanos());
@@ -45,8 +45,8 @@ impl<'a> Temporary<'a> {
         Err(Errno::EEXIST)
     }
 
-    /// Gives it its mode and its name, replacing what had that name, in one step.
-    pub fn become_name(mut self, name: &[u8], mode: u32) -> Result<(), Errno> {
+    /// Gives the file its mode and its final name, and replaces an existing file, in one step.
+    pub fn persist(mut self, name: &[u8], mode: u32) -> Result<(), Errno> {
         fchmod(&self.file, Mode::from_bits_truncate(mode))?;
         renameat(self.dir, self.name.as_slice(), self.dir, name)?;
         self.kept = true;

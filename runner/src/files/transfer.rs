@@ -1,39 +1,41 @@
-//! One file's bytes, out and in.
+//! Reads and writes one file.
 //!
-//! Reading promises exactly as many bytes as it announced, or a cut; it opens regular files only. Writing is all or nothing:
-//! the bytes go to a name of their own, and take the file's name when the last of them is there. The old content, and
-//! whoever has it open, never sees half of the new.
+//! A read sends exactly as many bytes as it announced, or is cut; it opens regular files only. A write is all or nothing:
+//! the bytes go to a temporary file, which gets the final name when it is complete. Nobody ever sees half of the new
+//! content. A rename needs no permission on the file that it replaces, so a write asks for that permission first: it
+//! refuses a file that a command of the sandbox user could not have written.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::unistd::{AccessFlags, faccessat};
 use shared_protocol::ErrorBody;
 use shared_protocol::runner::{FileKind, WroteView};
 
-use super::channel::{Answer, Content, Head, Intake, MAX_FRAME, Outcome};
 use super::error::{At, from_errno, from_io, invalid, shown};
-use super::node::{self, PERMISSION_BITS, kind, kind_name, open_regular};
-use super::resolve::{Last, Missing, Places, resolve};
+use super::inode::{self, PERMISSION_BITS, kind, kind_name, open_regular};
+use super::protocol::{BodyReader, Content, Head, HelperResult, MAX_FRAME, ReplyWriter};
+use super::resolve::{FinalLink, MissingDirs, Roots, resolve};
 use super::temporary::Temporary;
 
-/// What a new file gets unless asked otherwise.
+/// The default mode of a new file.
 const FILE_MODE: u32 = 0o644;
-/// How often a file that is replaced while it is being opened is looked for again: somebody may be writing it in one step
-/// over and over, as we do ourselves.
+/// The most attempts to open a file that is replaced meanwhile: somebody may replace it over and over.
 const MAX_OPEN_TRIES: usize = 16;
 
-/// The part of a file that a client wants, as it said it.
+/// The requested part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
     From(u64),
-    /// Both ends count.
+    /// From the first to the last byte, both included.
     Between(u64, u64),
     Last(u64),
 }
 
 impl Range {
-    /// Where the part begins in a file of this size, and how long it is; `None` where the file has no such part.
+    /// The start and the length of the part in a file of this size, or `None` if the file has no such part.
     fn within(self, size: u64) -> Option<(u64, u64)> {
         let (start, end) = match self {
             Self::From(start) => (start, size),
@@ -44,10 +46,11 @@ impl Range {
     }
 }
 
-pub fn read(places: &Places, path: &[u8], range: Option<Range>, answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
-    let (mut file, size) = open(places, path)?;
+/// Sends a file, or a part of it.
+pub fn read(roots: &Roots, path: &[u8], range: Option<Range>, reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
+    let (mut file, size) = open(roots, path)?;
     match range {
-        None => read_whole(&mut file, size, path, answer),
+        None => read_whole(&mut file, size, path, reply),
         Some(range) => {
             let (start, length) = range.within(size).ok_or_else(|| {
                 invalid(format!("{}: the range is outside of the file, which has {size} bytes", shown(path)))
@@ -55,15 +58,15 @@ pub fn read(places: &Places, path: &[u8], range: Option<Range>, answer: &mut Ans
             file.seek(SeekFrom::Start(start)).at(path)?;
             let range = Some(format!("bytes {start}-{}/{size}", start + length - 1));
             let head = Head { status: 206, content: Content::Bytes, length: Some(length), range };
-            answer.outcome(&Outcome::Done(head)).at(path)?;
-            send_exactly(&mut file, length, path, answer)
+            reply.outcome(&HelperResult::Done(head)).at(path)?;
+            send_exactly(&mut file, length, path, reply)
         }
     }
 }
 
-/// A file that is at its end within the first frame is announced by what was read. So those of `/proc`, which say that
-/// they are empty, and of `/sys`, which say that they have a page, come out right.
-fn read_whole(file: &mut File, size: u64, path: &[u8], answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
+/// Sends a whole file. If it ends within the first frame, its length is the number of bytes read and not what `stat` says:
+/// files of `/proc` claim to be empty, and files of `/sys` claim to have a page.
+fn read_whole(file: &mut File, size: u64, path: &[u8], reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
     let mut first = Vec::with_capacity(MAX_FRAME);
     file.take(MAX_FRAME as u64).read_to_end(&mut first).at(path)?;
     let begun = first.len() as u64;
@@ -72,15 +75,15 @@ fn read_whole(file: &mut File, size: u64, path: &[u8], answer: &mut Answer<'_>) 
         (false, 0) => None,
         (false, size) => Some(size.max(begun)),
     };
-    answer.head(200, Content::Bytes, length).at(path)?;
-    answer.data(&first).at(path)?;
+    reply.head(200, Content::Bytes, length).at(path)?;
+    reply.data(&first).at(path)?;
     match length {
-        Some(length) => send_exactly(file, length - begun, path, answer),
-        None => send_all(file, path, answer),
+        Some(length) => send_exactly(file, length - begun, path, reply),
+        None => send_all(file, path, reply),
     }
 }
 
-fn send_exactly(file: &mut File, length: u64, path: &[u8], answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
+fn send_exactly(file: &mut File, length: u64, path: &[u8], reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
     let mut buffer = vec![0; MAX_FRAME];
     let mut left = length;
     while left > 0 {
@@ -89,27 +92,27 @@ fn send_exactly(file: &mut File, length: u64, path: &[u8], answer: &mut Answer<'
         if read == 0 {
             return Err(invalid(format!("{}: it became shorter while it was read", shown(path))));
         }
-        answer.data(&buffer[..read]).at(path)?;
+        reply.data(&buffer[..read]).at(path)?;
         left -= read as u64;
     }
-    answer.end().at(path)
+    reply.end().at(path)
 }
 
-fn send_all(file: &mut File, path: &[u8], answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
+fn send_all(file: &mut File, path: &[u8], reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
     let mut buffer = vec![0; MAX_FRAME];
     loop {
         match file.read(&mut buffer).at(path)? {
-            0 => return answer.end().at(path),
-            read => answer.data(&buffer[..read]).at(path)?,
+            0 => return reply.end().at(path),
+            read => reply.data(&buffer[..read]).at(path)?,
         }
     }
 }
 
-fn open(places: &Places, path: &[u8]) -> Result<(File, u64), ErrorBody> {
+fn open(roots: &Roots, path: &[u8]) -> Result<(File, u64), ErrorBody> {
     for _ in 0..MAX_OPEN_TRIES {
-        let place = resolve(places, path, Last::Follow, Missing::Fail)?;
-        let Some(node) = &place.node else { return Err(from_errno(path, Errno::ENOENT)) };
-        match kind(&node.stat) {
+        let resolved = resolve(roots, path, FinalLink::Follow, MissingDirs::Fail)?;
+        let Some(inode) = &resolved.inode else { return Err(from_errno(path, Errno::ENOENT)) };
+        match kind(&inode.stat) {
             FileKind::File => {}
             FileKind::Directory => {
                 return Err(invalid(format!("{}: it is a directory; list it, or take it as an archive", shown(path))));
@@ -122,8 +125,8 @@ fn open(places: &Places, path: &[u8]) -> Result<(File, u64), ErrorBody> {
                 )));
             }
         }
-        match open_regular(place.parent(), place.name(path)?, &node.stat) {
-            Ok(file) => return Ok((file, node::size(&node.stat))),
+        match open_regular(resolved.parent(), resolved.name(path)?, &inode.stat) {
+            Ok(file) => return Ok((file, inode::size(&inode.stat))),
             Err(Errno::ESTALE | Errno::ENOENT | Errno::ELOOP) => {}
             Err(errno) => return Err(from_errno(path, errno)),
         }
@@ -131,40 +134,44 @@ fn open(places: &Places, path: &[u8]) -> Result<(File, u64), ErrorBody> {
     Err(from_errno(path, Errno::ESTALE))
 }
 
+/// Replaces a file by the request's body.
 pub fn write(
-    places: &Places,
+    roots: &Roots,
     path: &[u8],
     mode: Option<u32>,
-    intake: &mut Intake<'_>,
-    answer: &mut Answer<'_>,
+    body: &mut BodyReader<'_>,
+    reply: &mut ReplyWriter<'_>,
 ) -> Result<(), ErrorBody> {
-    let place = resolve(places, path, Last::Follow, Missing::Make)?;
-    let name = place.name(path)?;
-    let mode = match &place.node {
-        None if place.only_directory => {
+    let resolved = resolve(roots, path, FinalLink::Follow, MissingDirs::Create)?;
+    let name = resolved.name(path)?;
+    let mode = match &resolved.inode {
+        None if resolved.only_directory => {
             return Err(invalid(format!("{}: a file's path must not end in a slash", shown(path))));
         }
         None => mode.unwrap_or(FILE_MODE),
-        Some(node) => match kind(&node.stat) {
-            FileKind::File => mode.unwrap_or(node.stat.st_mode & PERMISSION_BITS),
+        Some(inode) => match kind(&inode.stat) {
+            FileKind::File => {
+                faccessat(resolved.parent(), name, AccessFlags::W_OK, AtFlags::empty()).at(path)?;
+                mode.unwrap_or(inode.stat.st_mode & PERMISSION_BITS)
+            }
             other => {
                 let kind = kind_name(other);
                 return Err(invalid(format!("{}: it is {kind}; only regular files are replaced", shown(path))));
             }
         },
     };
-    let mut temporary = Temporary::create(place.parent()).at(path)?;
-    answer.ready().at(path)?;
-    let bytes = take_in(intake, &mut temporary.file, path)?;
-    temporary.become_name(name, mode).at(path)?;
-    answer.json(201, &WroteView { bytes }).at(path)
+    let mut temporary = Temporary::create(resolved.parent()).at(path)?;
+    reply.ready().at(path)?;
+    let bytes = receive(body, &mut temporary.file, path)?;
+    temporary.persist(name, mode).at(path)?;
+    reply.json(201, &WroteView { bytes }).at(path)
 }
 
-fn take_in(intake: &mut Intake<'_>, file: &mut File, path: &[u8]) -> Result<u64, ErrorBody> {
+fn receive(body: &mut BodyReader<'_>, file: &mut File, path: &[u8]) -> Result<u64, ErrorBody> {
     let mut buffer = vec![0; MAX_FRAME];
     let mut bytes = 0;
     loop {
-        let read = match intake.read(&mut buffer) {
+        let read = match body.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Err(invalid(format!("{}: the request was cut, and nothing was changed", shown(path))));
             }

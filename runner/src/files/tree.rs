@@ -1,7 +1,7 @@
-//! Everything below a directory, by descriptors held: links are seen and never followed.
+//! Walks or removes everything below a directory, with held descriptors. Links are shown and never followed.
 //!
-//! Both walks hold one or two descriptors a level and a bounded batch of names. `walk` refuses to go deeper than `MAX_LEVELS`
-//! and tells its visitor so; `remove` gets deeper trees out of the way by moving what is too deep up to the top.
+//! Both hold one or two descriptors per level and a bounded batch of names. `walk` goes no deeper than `MAX_LEVELS` and
+//! tells its visitor; `remove` moves directories that are too deep up to the top and continues.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,37 +12,40 @@ use nix::sys::stat::{FileStat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use shared_protocol::ErrorBody;
 
-use super::channel::Answer;
 use super::error::{At, from_errno};
-use super::node::{is_directory, open_directory};
+use super::inode::{is_directory, open_directory};
+use super::protocol::ReplyWriter;
 use super::temporary;
 
-/// Directories inside each other that a walk enters.
+/// The most nested directories that a walk enters.
 pub const MAX_LEVELS: usize = 256;
-/// Names that a removal holds at once for each level.
+/// The most names that a removal holds for each level.
 const REMOVE_BATCH: usize = 512;
-/// How often a directory that was emptied may turn out not to be, because something is being made in it meanwhile.
+/// How often a directory is emptied again because something was created in it meanwhile.
 const MAX_REMOVE_ROUNDS: usize = 16;
 
+/// An entry that a walk has found.
 pub struct Entry<'a> {
-    /// Relative to where the walk began.
+    /// The path relative to the start of the walk.
     pub path: &'a [u8],
     pub dir: BorrowedFd<'a>,
     pub name: &'a [u8],
     pub stat: &'a FileStat,
 }
 
+/// Whether a walk enters a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum Descend {
     Enter,
-    Pass,
+    Skip,
 }
 
+/// Receives the entries of a walk.
 pub trait Visitor {
-    /// Every entry but those that vanished before they were looked at; a directory before its content.
-    fn entry(&mut self, entry: &Entry<'_>) -> Result<Next, ErrorBody>;
+    /// Called for every entry that still exists, and for a directory before its content.
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<Descend, ErrorBody>;
 
-    /// A directory that was to be entered and could not be: it may not be read, or is too deep.
+    /// Called for a directory that could not be entered, because it cannot be read or is too deep.
     fn not_entered(&mut self, path: &[u8], why: Errno) -> Result<(), ErrorBody>;
 }
 
@@ -71,11 +74,12 @@ fn level(
         };
         let parent_length = path.len();
         push(path, name);
-        if visitor.entry(&Entry { path, dir: dir.as_fd(), name, stat: &stat })? == Next::Enter && is_directory(&stat) {
+        if visitor.entry(&Entry { path, dir: dir.as_fd(), name, stat: &stat })? == Descend::Enter && is_directory(&stat)
+        {
             let opened = if levels < MAX_LEVELS { open_directory(dir.as_fd(), name) } else { Err(Errno::ENAMETOOLONG) };
             match opened {
                 Ok(child) => level(&child, asked, path, levels + 1, visitor)?,
-                // Removed, or replaced by something that is not a directory: no longer ours to enter.
+                // The directory was removed, or replaced by something that is not a directory.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
                 Err(why) => visitor.not_entered(path, why)?,
             }
@@ -92,22 +96,22 @@ fn push(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// A path for an error: what the client asked for, and how far below it we were.
+/// A path for an error: the client's path, followed by the path below it.
 pub fn below(asked: &[u8], path: &[u8], name: &[u8]) -> Vec<u8> {
     [asked, path, name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/')
 }
 
 /// Removes a directory and everything in it.
-pub fn remove(parent: BorrowedFd<'_>, name: &[u8], asked: &[u8], answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
+pub fn remove(parent: BorrowedFd<'_>, name: &[u8], asked: &[u8], reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
     let top = open_directory(parent, name).at(asked)?;
-    let mut removal = Removal { top: &top, asked, answer };
+    let mut removal = Removal { top: &top, asked, reply };
     removal.directory(parent, name, &top, &mut Vec::new(), 1)
 }
 
 struct Removal<'a, 'b> {
     top: &'a OwnedFd,
     asked: &'a [u8],
-    answer: &'a mut Answer<'b>,
+    reply: &'a mut ReplyWriter<'b>,
 }
 
 impl Removal<'_, '_> {
@@ -131,8 +135,8 @@ impl Removal<'_, '_> {
         Ok(())
     }
 
-    /// Removes what is in a directory, batch by batch, until a look finds nothing more: removing while reading skips
-    /// names on some filesystems.
+    /// Removes the content of a directory, batch by batch, until it is empty: on some filesystems, removing entries while
+    /// reading skips names.
     fn content(&mut self, dir: &OwnedFd, path: &mut Vec<u8>, levels: usize) -> Result<(), ErrorBody> {
         loop {
             let names = batch(dir).at(&below(self.asked, path, b""))?;
@@ -140,7 +144,7 @@ impl Removal<'_, '_> {
                 return Ok(());
             }
             for name in names {
-                self.answer.tick().at(self.asked)?;
+                self.reply.report_progress().at(self.asked)?;
                 let shown = below(self.asked, path, &name);
                 match fstatat(dir, name.as_slice(), AtFlags::AT_SYMLINK_NOFOLLOW) {
                     Err(Errno::ENOENT) => {}

@@ -1,278 +1,100 @@
-//! A tar stream into a directory.
-//!
-//! Every entry's path is walked from the destination name by name, following nothing: a link that an earlier entry made, or
-//! that was there before, ends the walk. So nothing is made outside the destination, whatever the stream says and whatever
-//! happens meanwhile. Files are replaced, never written into; directories are kept and added to.
-//!
-//! It refuses absolute paths, `..`, devices and FIFOs, naming the entry, and drops setuid, setgid and sticky. Entries before
-//! the one at fault stay: a stream cannot be looked at twice.
+//! Unpacks the tar stream of a request into a directory. `tar_unpack` does the work and the refusals; this file has the
+//! destination, the reply and the errors.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, UtimensatFlags, fchmod, futimens, mkdirat, utimensat};
-use nix::sys::time::TimeSpec;
-use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 use shared_protocol::ErrorBody;
 use shared_protocol::runner::WroteView;
+use tar_unpack::{Failure, Options, UnpackError};
 
-use super::channel::{Answer, Intake, MAX_FRAME};
-use super::error::{At, from_errno, invalid, shown};
-use super::node::{PERMISSION_BITS, open_directory};
+use super::error::{At, from_io, invalid};
 use super::ops::{self, DIRECTORY_MODE};
-use super::resolve::{Last, Missing, Places, dir_flags, resolve};
-use super::tar_stream::{Item, ItemKind, TarError, TarReader, broken};
+use super::protocol::{BodyReader, ReplyWriter};
+use super::resolve::{FinalLink, MissingDirs, Roots, resolve};
 
-/// As for the paths of requests.
-const MAX_ENTRY_PATH: usize = 4096;
-/// What a directory needs while it is being filled; its own mode it gets at the end.
-const FILLABLE: u32 = 0o700;
-/// Bytes of paths of directories whose mode and time wait for the end. Those beyond get them at once: then their time is
-/// that of the last file in them, and files in those that may not be written to fail.
-const MAX_POSTPONED: usize = 8 << 20;
-
-pub fn unpack(places: &Places, path: &[u8], intake: &mut Intake<'_>, answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
-    ops::mkdir(places, path, true, None)?;
-    let top = resolve(places, path, Last::Follow, Missing::Fail)?.node(path)?.open_directory(path)?;
-    answer.ready().at(path)?;
-    let mut unpacking = Unpacking { top, entries: 0, bytes: 0, postponed: Vec::new(), postponed_bytes: 0 };
-    match unpacking.all(intake, answer) {
-        Ok(()) => answer.json(201, &WroteView { bytes: unpacking.bytes }).at(path),
-        Err(mut error) => {
-            if unpacking.entries > 0 {
-                error.message =
-                    format!("{}; entries unpacked before it, which stay: {}", error.message, unpacking.entries);
-            }
-            Err(error)
-        }
+/// Creates the directory if it does not exist, and unpacks the request's body into it.
+pub fn unpack(
+    roots: &Roots,
+    path: &[u8],
+    body: &mut BodyReader<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), ErrorBody> {
+    ops::mkdir(roots, path, true, None)?;
+    let destination = resolve(roots, path, FinalLink::Follow, MissingDirs::Fail)?.inode(path)?.open_directory(path)?;
+    reply.ready().at(path)?;
+    let options = Options { directory_mode: DIRECTORY_MODE };
+    match tar_unpack::unpack(body, destination, options, &mut || reply.report_progress()) {
+        Ok(summary) => reply.json(201, &WroteView { bytes: summary.bytes }).at(path),
+        Err(failure) => Err(error_body(&failure)),
     }
 }
 
-struct Unpacking {
-    top: OwnedFd,
-    entries: u64,
-    bytes: u64,
-    postponed: Vec<Postponed>,
-    postponed_bytes: usize,
-}
-
-struct Postponed {
-    path: Vec<u8>,
-    mode: u32,
-    mtime: TimeSpec,
-}
-
-fn unreadable(error: &TarError) -> ErrorBody {
-    invalid(error.to_string())
-}
-
-impl Unpacking {
-    fn all(&mut self, intake: &mut Intake<'_>, answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
-        let mut reader = TarReader::new(intake);
-        while let Some(item) = reader.next_item().map_err(|error| unreadable(&error))? {
-            self.one(&item, &mut reader)?;
-            self.entries += 1;
-        }
-        // What follows the end marker is the filling up of a tape's record; it still has to arrive.
-        io::copy(intake, &mut io::sink()).map_err(|error| unreadable(&broken(error)))?;
-        while let Some(directory) = self.postponed.pop() {
-            answer.tick().at(&directory.path)?;
-            self.finish_directory(&directory)?;
-        }
-        Ok(())
+/// The error reply. Its code comes from the failed system call, if there was one. Every other failure is the fault of the
+/// stream.
+fn error_body(failure: &Failure) -> ErrorBody {
+    let mut body = match &failure.error {
+        UnpackError::Io { path, error } => from_io(path, error),
+        error @ (UnpackError::Stream(_) | UnpackError::Refused { .. }) => invalid(error.to_string()),
+    };
+    if failure.entries > 0 {
+        body.message = format!("{}; entries unpacked before it, which stay: {}", body.message, failure.entries);
     }
-
-    fn one(&mut self, item: &Item, data: &mut TarReader<'_>) -> Result<(), ErrorBody> {
-        let names = names(&item.path).map_err(|why| entry_error(&item.path, &format!("it has {why}")))?;
-        let Some((name, dirs)) = names.split_last() else {
-            // `./`, the destination itself: it is there, and its mode is not the archive's to set.
-            return match item.kind {
-                ItemKind::Directory => Ok(()),
-                _ => Err(entry_error(&item.path, "it has no name")),
-            };
-        };
-        let dir = self.descend(dirs, Missing::Make).map_err(|errno| way_error(&item.path, errno))?;
-        let mtime = TimeSpec::new(item.seconds, item.nanoseconds);
-        match item.kind {
-            ItemKind::File => self.file(dir.as_fd(), name, item, mtime, data),
-            ItemKind::Directory => self.make_directory(dir.as_fd(), name, item, mtime),
-            ItemKind::Symlink => {
-                if item.link.is_empty() || item.link.contains(&0) {
-                    return Err(entry_error(&item.path, "it is a link to nothing"));
-                }
-                replacing(dir.as_fd(), name, || symlinkat(item.link.as_slice(), dir.as_fd(), *name)).at(&item.path)?;
-                let flag = UtimensatFlags::NoFollowSymlink;
-                // Not every filesystem keeps a link's own time.
-                let _ = utimensat(dir.as_fd(), *name, &mtime, &mtime, flag);
-                Ok(())
-            }
-            ItemKind::HardLink => self.hard_link(dir.as_fd(), &names, item),
-            ItemKind::Other(what) => Err(entry_error(&item.path, &format!("it is {what}, which is not unpacked"))),
-        }
-    }
-
-    /// Walks down from the destination. A link or a file on the way is ENOTDIR.
-    fn descend(&self, names: &[&[u8]], missing: Missing) -> Result<OwnedFd, Errno> {
-        let mut dir = openat(&self.top, ".", dir_flags(), Mode::empty())?;
-        for name in names {
-            let mut next = openat(&dir, *name, dir_flags(), Mode::empty());
-            if matches!(next, Err(Errno::ENOENT)) && missing == Missing::Make {
-                match mkdirat(&dir, *name, Mode::from_bits_truncate(DIRECTORY_MODE)) {
-                    Ok(()) | Err(Errno::EEXIST) => next = openat(&dir, *name, dir_flags(), Mode::empty()),
-                    Err(errno) => return Err(errno),
-                }
-            }
-            dir = next.map_err(|errno| if errno == Errno::ELOOP { Errno::ENOTDIR } else { errno })?;
-        }
-        Ok(dir)
-    }
-
-    fn file(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        name: &[u8],
-        item: &Item,
-        mtime: TimeSpec,
-        data: &mut TarReader<'_>,
-    ) -> Result<(), ErrorBody> {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let fd = replacing(dir, name, || openat(dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)).at(&item.path)?;
-        let filled = self.fill(File::from(fd), item, mtime, data);
-        if filled.is_err() {
-            // Half a file is not an entry that stays.
-            let _ = unlinkat(dir, name, UnlinkatFlags::NoRemoveDir);
-        }
-        filled
-    }
-
-    fn fill(
-        &mut self,
-        mut file: File,
-        item: &Item,
-        mtime: TimeSpec,
-        data: &mut TarReader<'_>,
-    ) -> Result<(), ErrorBody> {
-        let mut buffer = vec![0; MAX_FRAME];
-        loop {
-            let read = data.read(&mut buffer).map_err(|error| unreadable(&broken(error)))?;
-            if read == 0 {
-                break;
-            }
-            file.write_all(&buffer[..read]).at(&item.path)?;
-            self.bytes += read as u64;
-        }
-        fchmod(&file, Mode::from_bits_truncate(item.mode & PERMISSION_BITS)).at(&item.path)?;
-        futimens(&file, &mtime, &mtime).at(&item.path)
-    }
-
-    fn make_directory(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        name: &[u8],
-        item: &Item,
-        mtime: TimeSpec,
-    ) -> Result<(), ErrorBody> {
-        let mode = item.mode & PERMISSION_BITS;
-        let make = || mkdirat(dir, name, Mode::from_bits_truncate(mode | FILLABLE));
-        match make() {
-            Err(Errno::EEXIST) => match openat(dir, name, dir_flags(), Mode::empty()) {
-                Ok(_) => {}
-                // A file, or a link to wherever.
-                Err(Errno::ENOTDIR | Errno::ELOOP) => replacing(dir, name, make).at(&item.path)?,
-                Err(errno) => return Err(from_errno(&item.path, errno)),
-            },
-            other => other.at(&item.path)?,
-        }
-        let directory = Postponed { path: item.path.clone(), mode, mtime };
-        if self.postponed_bytes + directory.path.len() > MAX_POSTPONED {
-            return self.finish_directory(&directory);
-        }
-        self.postponed_bytes += directory.path.len();
-        self.postponed.push(directory);
-        Ok(())
-    }
-
-    fn finish_directory(&self, directory: &Postponed) -> Result<(), ErrorBody> {
-        let names = names(&directory.path).unwrap_or_default();
-        let Some((name, dirs)) = names.split_last() else { return Ok(()) };
-        let finish = || {
-            let parent = self.descend(dirs, Missing::Fail)?;
-            let fd = open_directory(parent.as_fd(), name)?;
-            fchmod(&fd, Mode::from_bits_truncate(directory.mode))?;
-            futimens(&fd, &directory.mtime, &directory.mtime)
-        };
-        match finish() {
-            // It was there before and is another user's, or a later entry took its place.
-            Ok(()) | Err(Errno::EPERM | Errno::EACCES | Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(()),
-            Err(errno) => Err(from_errno(&directory.path, errno)),
-        }
-    }
-
-    fn hard_link(&self, dir: BorrowedFd<'_>, entry_names: &[&[u8]], item: &Item) -> Result<(), ErrorBody> {
-        let target_names = names(&item.link).map_err(|why| entry_error(&item.path, &format!("it links to {why}")))?;
-        if target_names == entry_names {
-            return Ok(());
-        }
-        let (Some((name, _)), Some((target, target_dirs))) = (entry_names.split_last(), target_names.split_last())
-        else {
-            return Err(entry_error(&item.path, "it is a link to nothing"));
-        };
-        let link = |target_dir: OwnedFd| {
-            // Without AT_SYMLINK_FOLLOW: a link to a link is that link once more, not what it leads to.
-            replacing(dir, name, || linkat(&target_dir, *target, dir, *name, AtFlags::empty()))
-        };
-        self.descend(target_dirs, Missing::Fail).and_then(link).map_err(|errno| match errno {
-            Errno::ENOENT => {
-                entry_error(&item.path, &format!("it links to {:?}, which is not there", shown(&item.link)))
-            }
-            other => way_error(&item.path, other),
-        })
-    }
-}
-
-/// Makes something that fails where its name is taken, after removing what has the name. A directory is not removed: EISDIR.
-fn replacing<T>(dir: BorrowedFd<'_>, name: &[u8], make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
-    match make() {
-        Err(Errno::EEXIST) => {
-            match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
-                Ok(()) | Err(Errno::ENOENT) => {}
-                Err(errno) => return Err(errno),
-            }
-            make()
-        }
-        other => other,
-    }
-}
-
-/// The names of an entry's path, or why it may not be unpacked.
-fn names(path: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
-    if path.first() == Some(&b'/') {
-        return Err("an absolute path");
-    }
-    if path.len() > MAX_ENTRY_PATH || path.contains(&0) {
-        return Err("a path that is too long or holds a NUL byte");
-    }
-    let names: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();
-    if names.contains(&&b".."[..]) {
-        return Err("a path with `..` in it");
-    }
-    Ok(names)
-}
-
-fn way_error(path: &[u8], errno: Errno) -> ErrorBody {
-    match errno {
-        Errno::ENOTDIR => entry_error(path, "a name on its way is a link or a file, and links are not followed"),
-        other => from_errno(path, other),
-    }
-}
-
-fn entry_error(path: &[u8], what: &str) -> ErrorBody {
-    invalid(format!("the entry {:?} is refused: {what}", shown(path)))
+    body
 }
 
 #[cfg(test)]
-#[path = "unpack_test.rs"]
-mod tests;
+mod tests {
+    use shared_protocol::ErrorCode;
+    use tar::{Builder, Header};
+
+    use super::*;
+    use crate::files::Job;
+    use crate::files::fixture::Fixture;
+    use crate::files::protocol::tests::sent;
+    use crate::files::protocol::{HelperResult, PREFIX};
+
+    fn job() -> Job {
+        Job::Unpack { path: b"to".to_vec() }
+    }
+
+    /// A stream with one file of ten bytes for each name.
+    fn stream(names: &[&str]) -> Vec<u8> {
+        let mut builder = Builder::new(Vec::new());
+        for name in names {
+            let mut header = Header::new_gnu();
+            header.set_mode(0o644);
+            header.set_size(10);
+            builder.append_data(&mut header, name, &b"0123456789"[..]).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    #[test]
+    fn a_stream_is_unpacked_and_its_bytes_are_counted() {
+        let fixture = Fixture::new();
+        let (outcome, data) = fixture.run_with(&job(), &sent(&stream(&["a/b", "c"]), 777, true));
+        assert!(matches!(outcome, HelperResult::Done(_)), "{outcome:?}");
+        assert_eq!(serde_json::from_slice::<WroteView>(&data.unwrap()).unwrap().bytes, 20);
+        assert_eq!(fixture.content("to/a/b"), b"0123456789");
+    }
+
+    #[test]
+    fn a_request_that_is_cut_is_an_invalid_one_and_tells_what_stays() {
+        let fixture = Fixture::new();
+        let whole = sent(&stream(&["a", "b"]), 512, true);
+        // This cuts after the header and data of `a`, the header of `b`, and three of its ten bytes.
+        let cut = 4 * PREFIX + 3 * 512 + 3;
+        let (outcome, _) = fixture.run_with(&job(), &whole[..cut]);
+        let HelperResult::Failed(error) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(error.error_code, ErrorCode::InvalidRequest);
+        assert!(error.message.contains("stops before its end"), "{error}");
+        assert!(error.message.ends_with("which stay: 1"), "{error}");
+    }
+
+    #[test]
+    fn a_system_call_that_fails_has_the_code_of_its_error() {
+        let fixture = Fixture::new();
+        std::fs::create_dir_all(fixture.workspace().join("to/a")).unwrap();
+        let (outcome, _) = fixture.run_with(&job(), &sent(&stream(&["a"]), 777, true));
+        let HelperResult::Failed(error) = outcome else { panic!("{outcome:?}") };
+        assert!(error.message.contains("it is a directory"), "{error}");
+    }
+}

@@ -1,4 +1,4 @@
-//! A raw terminal: after an HTTP upgrade, bytes both ways until either side ends.
+//! Attaches a client to a terminal: after an HTTP upgrade, bytes flow in both directions until either side ends.
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
@@ -8,15 +8,15 @@ use shared_protocol::{ErrorBody, ErrorCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::allow;
+use super::app::SharedApp;
 use super::body::{self, Body, Reply};
-use super::query::Query;
+use super::query;
 use super::shells::shell_name;
-use crate::app::SharedApp;
 use crate::shell::{self, Attachment, ShellHandle};
 
 pub const PROTOCOL: &str = "cove-terminal";
 
-/// Typed bytes that are taken at once.
+/// The most typed bytes that are read at once.
 const INPUT_BYTES: usize = 4 << 10;
 
 pub async fn attach(app: &SharedApp, mut request: Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {
@@ -26,7 +26,7 @@ pub async fn attach(app: &SharedApp, mut request: Request<Incoming>, name: &str)
         let message = format!("attach needs the headers Connection: Upgrade and Upgrade: {PROTOCOL}");
         return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
     }
-    let query = Query::parse(request.uri().query().unwrap_or_default(), &["cols", "rows"])?;
+    let query = query::parse(request.uri().query(), &["cols", "rows"])?;
     let side = |name: &str| -> Result<Option<u16>, ErrorBody> {
         let number = query.number(name)?;
         Ok(number.map(|n| u16::try_from(n).unwrap_or(0)))
@@ -42,7 +42,7 @@ pub async fn attach(app: &SharedApp, mut request: Request<Incoming>, name: &str)
     tokio::task::spawn_local(async move {
         match upgrade.await {
             Ok(upgraded) => carry(TokioIo::new(upgraded), shell, attachment).await,
-            Err(error) => tracing::debug!(%error, "an upgrade did not come about"),
+            Err(error) => tracing::debug!(%error, "an upgrade to a terminal failed"),
         }
     });
     let mut reply = body::with_type(200, "application/octet-stream", Body::empty());
@@ -52,6 +52,7 @@ pub async fn attach(app: &SharedApp, mut request: Request<Incoming>, name: &str)
     Ok(reply)
 }
 
+/// Copies bytes between the client and the terminal.
 async fn carry(io: TokioIo<hyper::upgrade::Upgraded>, shell: ShellHandle, mut attachment: Attachment) {
     let (mut from_client, mut to_client) = tokio::io::split(io);
     let printed = async {
@@ -66,7 +67,7 @@ async fn carry(io: TokioIo<hyper::upgrade::Upgraded>, shell: ShellHandle, mut at
         loop {
             match from_client.read(&mut buffer).await {
                 Ok(0) | Err(_) => return,
-                // An error is the shell's end, which the other half sees too.
+                // If the shell has ended, the other direction sees that too.
                 Ok(count) => drop(shell.type_in(buffer[..count].to_vec()).await),
             }
         }

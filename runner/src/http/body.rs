@@ -1,4 +1,4 @@
-//! The bodies of answers: a document at once, or a stream that is made no faster than the client takes it.
+//! The bodies of replies: a whole document, or a stream that is produced as fast as the client takes it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,12 +10,13 @@ use serde::Serialize;
 use shared_protocol::ErrorBody;
 use tokio::sync::mpsc;
 
-/// Chunks that lie between the maker of a stream and the connection. Two keep both busy.
+/// The most chunks that wait between the producer of a stream and the connection. Two keep both busy.
 pub const STREAM_DEPTH: usize = 2;
 
+/// The body of a reply.
 pub enum Body {
     Full(Option<Bytes>),
-    /// An error cuts the connection, so that a client can never take half an answer for a whole one.
+    /// A stream of chunks. An error cuts the connection, so that a client never takes half a reply for a whole one.
     Stream(mpsc::Receiver<std::io::Result<Bytes>>),
 }
 

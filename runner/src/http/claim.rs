@@ -1,14 +1,13 @@
-//! The claim of a sandbox that was started ahead: from now on it is somebody's, with that one's variables. Once only.
+//! Claims a pooled sandbox for a session, with the session's variables. It works once.
 
 use hyper::body::Incoming;
 use hyper::{Method, Request};
-use shared_protocol::runner::{ClaimRequest, MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES};
+use shared_protocol::runner::{ClaimRequest, MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES, check_variables};
 use shared_protocol::{ErrorBody, ErrorCode};
 
+use super::app::SharedApp;
 use super::body::{self, Reply};
 use super::{allow, request};
-use crate::app::SharedApp;
-use crate::shell::check_variables;
 
 pub async fn claim(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
@@ -21,9 +20,9 @@ pub async fn claim(app: &SharedApp, request: Request<Incoming>) -> Result<Reply,
     Ok(body::json(200, &serde_json::json!({ "ok": true })))
 }
 
-/// Pure: nothing has happened yet when it refuses.
+/// Checks the request. Pure: a refusal has no effect.
 fn check(request: &ClaimRequest) -> Result<(), ErrorBody> {
-    check_variables(request.env.iter())?;
+    check_variables(&request.env)?;
     let size = |(name, value): (&String, &String)| name.len() + value.len();
     if request.env.iter().map(size).any(|bytes| bytes > MAX_ENV_VALUE_BYTES) {
         let message = format!("a variable is longer than {MAX_ENV_VALUE_BYTES} bytes");

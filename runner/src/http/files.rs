@@ -1,28 +1,28 @@
-//! The calls about files: from a request to a `Job`, which is all that is decided here.
+//! The file calls: turns a request into a `Job`, and the job's result into a reply.
 //!
-//! It refuses methods and parameters that a call does not have, and looks at no file: that is for the job's helper.
+//! Methods and parameters that a call does not have are refused. This code touches no file; the job's helper does.
 
 use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderValue, RANGE};
 use hyper::{HeaderMap, Method};
 use shared_protocol::{ErrorBody, ErrorCode};
 
+use super::app::SharedApp;
 use super::body::{Body, Reply, with_type};
-use super::query::Query;
-use crate::app::SharedApp;
-use crate::files::channel::{Content, Head};
-use crate::files::resolve::Last;
+use super::query;
+use crate::files::Job;
+use crate::files::protocol::{Content, Head};
+use crate::files::resolve::FinalLink;
 use crate::files::transfer::Range;
-use crate::files::{Job, helper};
 
-/// Answers a request whose path after `/v1/` is `route`.
+/// Handles a request whose path after `/v1/` is `route`.
 pub async fn handle(
     app: &SharedApp,
     request: hyper::Request<hyper::body::Incoming>,
     route: &str,
 ) -> Result<Reply, ErrorBody> {
     let job = job(request.method(), route, request.uri().query(), request.headers())?;
-    let (head, body) = helper::run(app, job, request.into_body()).await?;
-    Ok(reply(&head, body))
+    let (head, data) = app.files.run(job, request.into_body()).await?;
+    Ok(reply(&head, Body::Stream(data)))
 }
 
 fn reply(head: &Head, body: Body) -> Reply {
@@ -42,7 +42,7 @@ fn reply(head: &Head, body: Body) -> Reply {
 }
 
 fn job(method: &Method, route: &str, query: Option<&str>, headers: &HeaderMap) -> Result<Job, ErrorBody> {
-    let parse = |known: &[&'static str]| Query::parse(query.unwrap_or_default(), known);
+    let parse = |known: &[&'static str]| query::parse(query, known);
     match (route, method.as_str()) {
         ("files", "GET") => Ok(Job::Read { path: parse(&["path"])?.path("path")?, range: range(headers)? }),
         ("files", "PUT") => {
@@ -51,7 +51,7 @@ fn job(method: &Method, route: &str, query: Option<&str>, headers: &HeaderMap) -
         }
         ("fs/stat", "GET") => {
             let query = parse(&["path", "follow"])?;
-            let last = if query.flag("follow")?.unwrap_or(true) { Last::Follow } else { Last::Keep };
+            let last = if query.flag("follow")?.unwrap_or(true) { FinalLink::Follow } else { FinalLink::Keep };
             Ok(Job::Stat { path: query.path("path")?, last })
         }
         ("fs/list", "GET") => {
@@ -123,8 +123,11 @@ mod tests {
         let path = || b"a".to_vec();
         assert_eq!(asked(Method::GET, "files", "path=a"), Ok(Job::Read { path: path(), range: None }));
         assert_eq!(asked(Method::PUT, "files", "mode=600&path=a"), Ok(Job::Write { path: path(), mode: Some(0o600) }));
-        assert_eq!(asked(Method::GET, "fs/stat", "path=a"), Ok(Job::Stat { path: path(), last: Last::Follow }));
-        assert_eq!(asked(Method::GET, "fs/stat", "path=a&follow=0"), Ok(Job::Stat { path: path(), last: Last::Keep }));
+        assert_eq!(asked(Method::GET, "fs/stat", "path=a"), Ok(Job::Stat { path: path(), last: FinalLink::Follow }));
+        assert_eq!(
+            asked(Method::GET, "fs/stat", "path=a&follow=0"),
+            Ok(Job::Stat { path: path(), last: FinalLink::Keep })
+        );
         assert_eq!(asked(Method::DELETE, "fs", "path=a"), Ok(Job::Delete { path: path(), recursive: false }));
         assert_eq!(asked(Method::PUT, "archive", "path=a"), Ok(Job::Unpack { path: path() }));
     }

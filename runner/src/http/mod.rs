@@ -1,16 +1,22 @@
-//! The runner's HTTP server: who may speak, how much, and which handler answers. See `docs/reference/runner-protocol.md`.
+//! The runner's HTTP server: who may connect, the limits of a connection, and the choice of the handler. See
+//! `docs/reference/runner-protocol.md`.
 //!
-//! On the Unix socket whoever can open it may speak: its mode is 0600 and commands run as another user. On TCP every call
-//! but `/healthz` needs the token.
+//! Every process that can open the Unix socket may use it: its mode is 0600, and commands run as another user. On TCP every
+//! call except `/healthz` needs the token.
 
+mod app;
 mod attach;
 mod body;
 mod claim;
 mod exec;
 mod files;
+#[cfg(any(test, fuzzing))]
+#[path = "fuzz_test.rs"]
+pub mod fuzz;
 mod query;
 mod request;
 mod shells;
+mod stdin;
 
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::Path;
@@ -28,24 +34,25 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use app::{App, SharedApp};
 pub use body::{Body, Reply};
 pub use request::decode;
 
-use crate::app::{App, SharedApp};
-use crate::config::Listen;
+use crate::config::{INHERITED_SOCKET, Listen};
 
-/// Connections at once. One more waits in the listener's backlog.
+/// The most open connections. Further ones wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// For a request's head to arrive.
+/// How long a request's head may take to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a connection buffers in each direction.
+/// The buffer of a connection in each direction.
 const CONNECTION_BUFFER: usize = 64 << 10;
 
-/// After a failed accept: descriptors may have run out, and trying again at once would spin.
+/// The pause after a failed accept: descriptors may have run out, and a retry at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// A listening socket.
 pub enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -63,7 +70,7 @@ impl Listener {
                     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(&named)?;
                 }
                 remove_stale_socket(path);
-                // Closed to others from the first moment, not from a chmod later.
+                // With this umask, the socket is private from the first moment, and not only after a chmod.
                 let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
                 let bound = UnixListener::bind(path);
                 nix::sys::stat::umask(before);
@@ -73,7 +80,8 @@ impl Listener {
                 Ok(Self::Unix(listener))
             }
             Listen::Inherited => {
-                let listener = crate::sys::inherited::listener().map_err(named("the inherited socket".into()))?;
+                let listener = crate::sys::fd::inherited_listener(INHERITED_SOCKET)
+                    .map_err(named("the inherited socket".into()))?;
                 tracing::info!("listening on the inherited socket");
                 Ok(Self::Unix(UnixListener::from_std(listener)?))
             }
@@ -87,7 +95,7 @@ impl Listener {
     }
 }
 
-/// A socket that a killed runner left behind, and nothing else.
+/// Removes a socket that a killed runner left behind, and nothing else.
 fn remove_stale_socket(path: &Path) {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
@@ -95,12 +103,14 @@ fn remove_stale_socket(path: &Path) {
     }
 }
 
+/// Removes the Unix socket's path.
 pub fn unlink_socket(listen: &Listen) {
     if let Listen::Unix(path) = listen {
         let _ = std::fs::remove_file(path);
     }
 }
 
+/// Accepts connections forever.
 pub async fn serve(app: SharedApp, listener: Listener) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -174,6 +184,7 @@ async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, Err
         ["run"] => exec::run(app, request).await,
         ["execs"] => exec::list(app, &request),
         ["execs", id] => exec::reattach(app, &request, id).await,
+        ["execs", id, "stdin"] => stdin::write(app, request, id).await,
         ["input"] => shells::input(app, request).await,
         ["signal"] => shells::signal(app, request).await,
         ["resize"] => shells::resize(app, request).await,
@@ -203,7 +214,7 @@ pub(crate) fn allow(request: &Request<Incoming>, methods: &[Method]) -> Result<(
 }
 
 fn authorize(app: &App, request: &Request<Incoming>) -> Result<(), ErrorBody> {
-    let Listen::Tcp { token, .. } = &app.config.listen else { return Ok(()) };
+    let Listen::Tcp { token, .. } = &app.listen else { return Ok(()) };
     let given = request.headers().get(hyper::header::AUTHORIZATION).map(|v| v.as_bytes()).unwrap_or_default();
     let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
     if equal_in_constant_time(given, token.0.as_bytes()) {
@@ -213,7 +224,7 @@ fn authorize(app: &App, request: &Request<Incoming>) -> Result<(), ErrorBody> {
     }
 }
 
-/// Tells nothing by its time but the length.
+/// Compares in constant time, so that the time does not show where the two differ.
 fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
 }

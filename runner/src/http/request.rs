@@ -1,4 +1,4 @@
-//! Reading a request's JSON: bounded in size and time, and refused with what is wrong about it.
+//! Reads a request's JSON, with limits of size and time.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use shared_protocol::{ErrorBody, ErrorCode};
 
-/// A command of a megabyte with as much for its standard input, in the worst of escapings.
-pub const MAX_JSON_BYTES: usize = 16 << 20;
+/// The most bytes of a request: the 16 MiB that the daemon takes from a client, and room for the fields that it adds.
+pub const MAX_JSON_BYTES: usize = (16 << 20) + (64 << 10);
 
-/// For a body to arrive.
+/// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub async fn json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, ErrorBody> {
@@ -31,7 +31,7 @@ pub async fn json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, 
     }
 }
 
-/// The decoder of every JSON request. Pure, and fuzzed.
+/// Decodes a JSON request. Pure, and fuzzed.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ErrorBody> {
     serde_json::from_slice(bytes)
         .map_err(|error| ErrorBody::new(ErrorCode::InvalidRequest, format!("the request is not valid: {error}")))

@@ -1,4 +1,4 @@
-//! Shells, and talking to what runs in them.
+//! Opens, lists and closes shells, and passes on input, signals and sizes.
 
 use hyper::body::Incoming;
 use hyper::{Method, Request};
@@ -7,9 +7,9 @@ use shared_protocol::runner::{
 };
 use shared_protocol::{ErrorBody, ErrorCode, ShellName};
 
+use super::app::SharedApp;
 use super::body::{self, Reply};
 use super::{allow, request};
-use crate::app::SharedApp;
 use crate::shell;
 use crate::sys::signal::number_of;
 

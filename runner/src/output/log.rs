@@ -1,111 +1,49 @@
-//! The output of one exec: a ring of bytes with absolute offsets, written by its pumps and read by any number of followers.
+//! The output log of one exec: a ring of bytes with absolute offsets, written by pumps and read by any number of followers.
 //!
-//! The ring is bounded, so a byte that nobody has read can be lost in the end. Who decides:
+//! The ring is bounded, so bytes can be overwritten before somebody reads them:
 //!
-//! - a follower that reads holds the writer back when it is a whole ring behind, as any pipe would: it gets every byte;
-//! - a follower that takes nothing for `FOLLOWER_PATIENCE` no longer counts until it has caught up: the command goes on, and
-//!   that follower is told by a gap how many bytes it missed;
-//! - with no follower nothing waits, and a client that comes back gets what the ring still has.
+//! - if a follower that reads is a whole ring behind, the writer waits for it, as with a pipe: the follower gets every byte;
+//! - if a follower takes nothing for `FOLLOWER_PATIENCE`, nobody waits for it until it has caught up: the command keeps
+//!   running, and a gap tells the follower how many bytes it missed;
+//! - without followers nothing waits, and a client that comes back gets what is still in the ring.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shared_protocol::runner::Stream;
 use tokio::sync::Notify;
 
-/// Bytes one exec keeps for those who come back.
-pub const RING_BYTES: usize = 4 << 20;
+use super::ring::{Budget, CROWDED_RING_BYTES, Cursor, Ring, SEGMENT_COST, Segment};
 
-/// Bytes that all execs keep together. Past it a log that grows keeps no more than `CROWDED_RING_BYTES` of its own.
-pub const ALL_RINGS_BYTES: usize = 16 << 20;
-
-pub const CROWDED_RING_BYTES: usize = 64 << 10;
-
-/// How long a follower that takes nothing may hold a command back.
+/// How long a command waits for a follower that takes nothing.
 pub const FOLLOWER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a change of stream costs of the ring, so that a program that alternates byte by byte cannot grow us.
-const SEGMENT_COST: usize = std::mem::size_of::<Segment>();
-
-#[derive(Debug, Clone, Copy)]
-struct Segment {
-    stream: Stream,
-    end: u64,
-}
-
-#[derive(Debug)]
-struct Cursor {
-    offset: Cell<u64>,
-    lagging: Cell<bool>,
-}
-
-/// What all logs of a runner keep together, counted as they grow and shrink.
-#[derive(Clone, Default)]
-pub struct Budget(Rc<Cell<usize>>);
-
-impl Budget {
-    pub fn kept(&self) -> usize {
-        self.0.get()
-    }
-
-    fn limit(&self) -> usize {
-        if self.kept() > ALL_RINGS_BYTES { CROWDED_RING_BYTES } else { RING_BYTES }
-    }
-}
-
-#[derive(Default)]
-struct Ring {
-    bytes: VecDeque<u8>,
-    segments: VecDeque<Segment>,
-    end: u64,
-    followers: Vec<Rc<Cursor>>,
-}
-
-impl Ring {
-    fn start(&self) -> u64 {
-        self.end - self.bytes.len() as u64
-    }
-
-    fn cost(&self) -> usize {
-        self.bytes.len() + self.segments.len() * SEGMENT_COST
-    }
-
-    /// Grows by doubling up to the bound, and not to twice the bound as a collection does by itself.
-    fn make_room(&mut self, count: usize) {
-        let needed = self.bytes.len() + count;
-        if needed > self.bytes.capacity() {
-            let wanted = (self.bytes.capacity() * 2).clamp(needed, RING_BYTES.max(needed));
-            self.bytes.reserve_exact(wanted - self.bytes.len());
-        }
-    }
-
-    fn drop_front(&mut self, count: usize, budget: &Budget) {
-        let count = count.min(self.bytes.len());
-        self.bytes.drain(..count);
-        budget.0.set(budget.kept() - count);
-        let start = self.start();
-        while self.segments.front().is_some_and(|s| s.end <= start) {
-            self.segments.pop_front();
-        }
-    }
-}
-
+/// The output of one exec.
 pub struct OutputLog {
     ring: RefCell<Ring>,
     budget: Budget,
-    /// Followers wait here for bytes; whoever ends the exec wakes it too.
+    /// Wakes followers when there are more bytes or the exec has ended.
     grown: Notify,
-    /// Pumps wait here for followers.
+    /// Wakes pumps when a follower has taken some bytes, or no longer counts.
     taken: Notify,
 }
 
-/// A piece of one stream, or a hole.
+/// A piece of one stream, or a gap.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Chunk {
-    Bytes { stream: Stream, offset: u64, bytes: Vec<u8> },
-    Gap { offset: u64, bytes: u64 },
+    Bytes {
+        stream: Stream,
+        offset: u64,
+        /// When the first byte was read: Unix time in milliseconds.
+        at_ms: u64,
+        bytes: Vec<u8>,
+    },
+    Gap {
+        offset: u64,
+        bytes: u64,
+    },
 }
 
 impl OutputLog {
@@ -113,36 +51,43 @@ impl OutputLog {
         Self { ring: RefCell::default(), budget, grown: Notify::new(), taken: Notify::new() }
     }
 
+    /// Appends bytes that were read just now.
     pub fn append(&self, stream: Stream, bytes: &[u8]) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.append_at(stream, bytes, u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    }
+
+    fn append_at(&self, stream: Stream, bytes: &[u8], at_ms: u64) {
         if bytes.is_empty() {
             return;
         }
         {
             let mut ring = self.ring.borrow_mut();
-            // Room is made first, so that the ring never needs more memory than its bound.
+            // Old bytes are dropped first, so that the ring never needs more memory than its limit.
             let limit = self.budget.limit();
             let excess = (ring.cost() + SEGMENT_COST + bytes.len()).saturating_sub(limit);
             ring.drop_front(excess, &self.budget);
             let kept = &bytes[bytes.len().saturating_sub(limit)..];
             ring.make_room(kept.len());
             ring.bytes.extend(kept);
-            self.budget.0.set(self.budget.kept() + kept.len());
+            self.budget.add(kept.len());
             ring.end += bytes.len() as u64;
             let end = ring.end;
             match ring.segments.back_mut() {
                 Some(last) if last.stream == stream => last.end = end,
                 _ => ring.segments.push_back(Segment { stream, end }),
             }
+            ring.note_time(at_ms);
         }
         self.grown.notify_waiters();
     }
 
-    /// All bytes ever appended.
+    /// The number of all bytes that were ever appended.
     pub fn end(&self) -> u64 {
         self.ring.borrow().end
     }
 
-    /// The first byte that is still kept.
+    /// The offset of the first kept byte.
     pub fn start(&self) -> u64 {
         self.ring.borrow().start()
     }
@@ -151,15 +96,16 @@ impl OutputLog {
         self.ring.borrow().bytes.len()
     }
 
-    /// Gives the memory back; what was kept reads as a gap from now on.
+    /// Frees the memory. The dropped bytes read as a gap from now on.
     pub fn forget(&self) {
         let mut ring = self.ring.borrow_mut();
-        self.budget.0.set(self.budget.kept() - ring.bytes.len());
+        self.budget.sub(ring.bytes.len());
         ring.bytes = VecDeque::new();
         ring.segments = VecDeque::new();
+        ring.times = VecDeque::new();
     }
 
-    /// Resolves at the next `append` or `wake`. Create it before looking at the state it waits for.
+    /// Resolves at the next `append` or `wake`. Create it before you read the state that you wait for.
     pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.grown.notified()
     }
@@ -168,7 +114,7 @@ impl OutputLog {
         self.grown.notify_waiters();
     }
 
-    /// Whether appending `count` bytes now overwrites some that an attentive follower has yet to read.
+    /// Whether appending `count` bytes would overwrite bytes that a reading follower has not read yet.
     pub fn is_held(&self, count: usize) -> bool {
         self.holders(count).next().is_some()
     }
@@ -186,7 +132,7 @@ impl OutputLog {
         held.into_iter()
     }
 
-    /// Waits until `count` bytes can be appended without taking them from a follower that reads.
+    /// Waits until `count` bytes can be appended without overwriting unread bytes of a reading follower.
     pub async fn wait_for_room(&self, count: usize) {
         while self.is_held(count) {
             let taken = self.taken.notified();
@@ -200,7 +146,7 @@ impl OutputLog {
         }
     }
 
-    /// Starts to follow from an absolute offset. One beyond the end waits for that byte.
+    /// Starts to follow from an absolute offset, which may be beyond the end.
     pub fn follow(self: &Rc<Self>, from: u64) -> Follower {
         let cursor = Rc::new(Cursor { offset: Cell::new(from), lagging: Cell::new(false) });
         self.ring.borrow_mut().followers.push(cursor.clone());
@@ -214,25 +160,26 @@ impl Drop for OutputLog {
     }
 }
 
+/// A reader of a log with its own position.
 pub struct Follower {
     log: Rc<OutputLog>,
     cursor: Rc<Cursor>,
 }
 
 impl Follower {
-    /// Where the next piece begins.
+    /// The offset of the next piece.
     pub fn offset(&self) -> u64 {
         self.cursor.offset.get()
     }
 
-    /// Takes no more for now: nobody has to wait for it.
+    /// Tells the pumps not to wait for this follower.
     pub fn let_go(&self) {
         if !self.cursor.lagging.replace(true) {
             self.log.taken.notify_waiters();
         }
     }
 
-    /// Goes on `bytes` further down.
+    /// Skips `bytes`, and returns the gap.
     pub fn skip(&mut self, bytes: u64) -> Chunk {
         let offset = self.offset();
         self.cursor.offset.set(offset + bytes);
@@ -240,8 +187,8 @@ impl Follower {
         Chunk::Gap { offset, bytes }
     }
 
-    /// The next piece, of at most `max` bytes. With `flush` unset, the first bytes of a character whose rest has not come
-    /// yet are kept back, so that text stays text.
+    /// The next piece, of at most `max` bytes. Without `flush`, an incomplete character at the end is held back until its
+    /// remaining bytes come, so that text stays valid.
     pub fn next(&mut self, max: usize, flush: bool) -> Option<Chunk> {
         let ring = self.log.ring.borrow();
         let offset = self.cursor.offset.get();
@@ -256,7 +203,9 @@ impl Follower {
         let segment = ring.segments.iter().find(|s| s.end > offset)?;
         let available = usize::try_from(segment.end - offset).unwrap_or(usize::MAX);
         let skip = usize::try_from(offset - start).unwrap_or(usize::MAX);
-        let wanted = available.min(max);
+        let time = ring.time_at(offset)?;
+        let until = usize::try_from(time.end - offset).unwrap_or(usize::MAX);
+        let wanted = available.min(max).min(ring.whole_character(skip, until));
         let mut bytes = Vec::with_capacity(wanted);
         let (front, back) = ring.bytes.as_slices();
         if skip < front.len() {
@@ -266,8 +215,8 @@ impl Follower {
         let back_skip = (skip + bytes.len()).saturating_sub(front.len());
         bytes.extend_from_slice(&back[back_skip..back_skip + missing]);
 
-        // A character may be cut by `max`, whose rest is there already, or at the very end, whose rest may come. One that is
-        // cut by another stream's bytes stays cut.
+        // `max` may cut a character whose rest is already there, or the end may cut one whose rest may still come. A
+        // character that is cut by another stream's bytes stays cut.
         let whole = complete_characters(&bytes);
         let cut_by_max = wanted < available && whole > 0;
         let cut_by_the_pipe = wanted == available && segment.end == ring.end && !flush;
@@ -286,7 +235,7 @@ impl Follower {
             self.cursor.lagging.set(false);
         }
         self.log.taken.notify_waiters();
-        Some(Chunk::Bytes { stream, offset, bytes })
+        Some(Chunk::Bytes { stream, offset, at_ms: time.at_ms, bytes })
     }
 }
 
@@ -297,15 +246,15 @@ impl Drop for Follower {
     }
 }
 
-/// The length of `bytes` without a character that is cut off at its end. Bytes that are no UTF-8 are not held back: of
-/// a character at most three can be missing.
+/// The length of `bytes` without an incomplete character at the end. Bytes that are not UTF-8 count as complete: at most
+/// three bytes of a character can be missing.
 fn complete_characters(bytes: &[u8]) -> usize {
     for (back, byte) in bytes.iter().rev().take(3).enumerate() {
         let length = match byte {
             0xc2..=0xdf => 2,
             0xe0..=0xef => 3,
             0xf0..=0xf4 => 4,
-            // The inside of a character: its first byte is further back.
+            // This is a continuation byte: the character's first byte is further back.
             0x80..=0xbf => continue,
             _ => break,
         };
@@ -315,115 +264,5 @@ fn complete_characters(bytes: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn read_all(follower: &mut Follower, max: usize) -> (Vec<u8>, u64) {
-        let (mut bytes, mut missed) = (Vec::new(), 0);
-        while let Some(chunk) = follower.next(max, true) {
-            match chunk {
-                Chunk::Bytes { bytes: more, .. } => bytes.extend(more),
-                Chunk::Gap { bytes, .. } => missed += bytes,
-            }
-        }
-        (bytes, missed)
-    }
-
-    proptest! {
-        #[test]
-        fn a_follower_reads_every_byte_once_in_order(
-            writes in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..50)), 0..40),
-            max in 1usize..40,
-        ) {
-            let log = Rc::new(OutputLog::new(Budget::default()));
-            let mut follower = log.follow(0);
-            let mut expected = Vec::new();
-            let mut got = Vec::new();
-            for (i, (err, bytes)) in writes.iter().enumerate() {
-                log.append(if *err { Stream::Stderr } else { Stream::Stdout }, bytes);
-                expected.extend_from_slice(bytes);
-                if i % 3 == 0 {
-                    while let Some(Chunk::Bytes { offset, bytes, .. }) = follower.next(max.max(4), false) {
-                        prop_assert_eq!(offset, got.len() as u64);
-                        got.extend(bytes);
-                    }
-                }
-            }
-            got.extend(read_all(&mut follower, max).0);
-            prop_assert_eq!(got, expected);
-        }
-    }
-
-    #[test]
-    fn what_was_overwritten_is_a_gap_and_the_count_is_exact() {
-        let log = Rc::new(OutputLog::new(Budget::default()));
-        let block = vec![b'x'; 1 << 20];
-        for _ in 0..7 {
-            log.append(Stream::Merged, &block);
-        }
-        let (bytes, missed) = read_all(&mut log.follow(0), 1 << 16);
-        assert_eq!(bytes.len() as u64 + missed, 7 << 20);
-        assert!(missed > 0 && bytes.len() > RING_BYTES / 2);
-        assert!(log.kept() <= RING_BYTES);
-    }
-
-    #[test]
-    fn many_logs_together_keep_no_more_than_their_share() {
-        let budget = Budget::default();
-        let logs: Vec<_> = (0..50).map(|_| OutputLog::new(budget.clone())).collect();
-        for log in &logs {
-            for _ in 0..64 {
-                log.append(Stream::Merged, &[0; 64 << 10]);
-            }
-        }
-        assert!(budget.kept() <= ALL_RINGS_BYTES + RING_BYTES + logs.len() * CROWDED_RING_BYTES, "{}", budget.kept());
-        assert_eq!(budget.kept(), logs.iter().map(OutputLog::kept).sum::<usize>());
-        drop(logs);
-        assert_eq!(budget.kept(), 0);
-    }
-
-    #[test]
-    fn alternating_streams_cannot_grow_the_log() {
-        let log = OutputLog::new(Budget::default());
-        for i in 0..3_000_000u32 {
-            log.append(if i % 2 == 0 { Stream::Stdout } else { Stream::Stderr }, b"x");
-        }
-        assert!(log.ring.borrow().cost() <= RING_BYTES);
-        assert_eq!(log.end(), 3_000_000);
-    }
-
-    #[test]
-    fn a_character_cut_by_the_pipe_is_whole_in_the_frame() {
-        let log = Rc::new(OutputLog::new(Budget::default()));
-        let mut follower = log.follow(0);
-        log.append(Stream::Merged, b"a\xe2\x82");
-        assert_eq!(
-            follower.next(100, false),
-            Some(Chunk::Bytes { stream: Stream::Merged, offset: 0, bytes: b"a".to_vec() })
-        );
-        assert_eq!(follower.next(100, false), None);
-        log.append(Stream::Merged, b"\xac");
-        assert_eq!(
-            follower.next(100, false),
-            Some(Chunk::Bytes { stream: Stream::Merged, offset: 1, bytes: "€".as_bytes().to_vec() })
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_follower_that_reads_holds_the_writer_and_one_that_sleeps_does_not() {
-        let log = Rc::new(OutputLog::new(Budget::default()));
-        let mut follower = log.follow(0);
-        log.append(Stream::Merged, &vec![0; RING_BYTES - 100]);
-        assert!(log.is_held(1000));
-        let before = tokio::time::Instant::now();
-        log.wait_for_room(1000).await;
-        assert_eq!(before.elapsed(), FOLLOWER_PATIENCE, "the sleeper was waited for once");
-        log.append(Stream::Merged, &[0; 1000]);
-        assert!(!log.is_held(1000), "and not again");
-        let (_, missed) = read_all(&mut follower, 1 << 20);
-        assert!(missed > 0);
-        log.append(Stream::Merged, &vec![0; RING_BYTES - 100]);
-        assert!(log.is_held(1000), "it counts again once it has caught up");
-    }
-}
+#[path = "log_test.rs"]
+mod tests;

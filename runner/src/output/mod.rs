@@ -1,9 +1,11 @@
-//! What a command printed: kept in a bounded log with absolute offsets, filled by pumps, read by followers.
+//! The output of commands: a bounded log with absolute offsets, filled by pumps and read by followers.
 
-mod ends;
+mod head_tail;
 mod log;
 mod pump;
+mod ring;
 
-pub use ends::{Ends, Step};
-pub use log::{Budget, Chunk, Follower, OutputLog};
+pub use head_tail::{HeadTail, NextPart};
+pub use log::{Chunk, Follower, OutputLog};
 pub use pump::Pump;
+pub use ring::Budget;

@@ -1,5 +1,5 @@
-//! Carries one pipe's bytes into an exec's log: while the command runs, and afterwards as its late output, until the last
-//! process that holds the pipe has gone.
+//! Copies a pipe's bytes into an exec's log: while the command runs, and afterwards as late output, until the last process
+//! that holds the pipe has ended.
 
 use std::cell::Cell;
 use std::io;
@@ -13,15 +13,16 @@ use tokio::sync::Notify;
 use super::OutputLog;
 use crate::sys::pipe;
 
-/// What one read takes: a pipe's usual capacity.
+/// The bytes of one read: the usual capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a pipe is grown to when a read has found it full: as large as a kernel lets an ordinary user have it.
+/// The size of a pipe after a read has found it full: the largest size that an ordinary user may have.
 const GROWN_PIPE_BYTES: i32 = 1 << 20;
 
-/// Reads in a row before other tasks get their turn.
+/// The number of reads before other tasks get their turn.
 const READS_PER_TURN: usize = 8;
 
+/// Copies one pipe into one log.
 pub struct Pump {
     fd: AsyncFd<OwnedFd>,
     stream: Stream,
@@ -44,7 +45,7 @@ impl Pump {
         }))
     }
 
-    /// Pumps until the pipe's last writer has closed it.
+    /// Copies until the pipe's last writer has closed it.
     pub async fn run(self: Rc<Self>) {
         while !self.ended.get() {
             let Ok(mut ready) = self.fd.readable().await else { break };
@@ -79,7 +80,7 @@ impl Pump {
     }
 
     fn read_once(&self) -> io::Result<usize> {
-        // On the stack: one buffer however many pumps there are, and nothing is kept between reads.
+        // The buffer is on the stack, so that many pumps need one buffer and keep nothing between reads.
         let mut buffer = [0; READ_BYTES];
         let count = nix::unistd::read(self.fd.get_ref(), &mut buffer)?;
         if count == 0 {
@@ -94,10 +95,11 @@ impl Pump {
         Ok(count)
     }
 
-    /// Reads at once what lies in the pipe now. Gives how far the pump must have read for all of it to be in the log,
-    /// and whether it has: a follower that reads may hold some of it back for a while.
+    /// Reads what is in the pipe now. Returns the position that the pump must reach for all of it to be in the log, and
+    /// whether it has reached it: a reading follower can delay some of it for a while.
     ///
-    /// It asks for the amount first and does not read until the pipe is empty: a background job could fill it forever.
+    /// It asks for the amount first instead of reading until the pipe is empty, because a background job could fill the pipe
+    /// forever.
     pub fn drain(&self) -> (u64, bool) {
         let target = self.read.get() + pipe::unread(self.fd.get_ref()) as u64;
         while self.read.get() < target && !self.ended.get() && !self.log.is_held(READ_BYTES) {

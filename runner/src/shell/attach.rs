@@ -1,4 +1,4 @@
-//! Those who watch a terminal: each gets all that is printed from when it came, after the last screenful.
+//! The clients that are attached to a terminal. Each gets the last output first, and then everything that is printed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,19 +6,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// What one that comes late is shown first.
+use super::replay::without_queries;
+
+/// The most bytes of earlier output that a new client gets first.
 const REPLAY_BYTES: usize = 64 << 10;
 
-/// Pieces that lie between a terminal and one who watches it.
+/// The most pieces of output that wait between a terminal and one client.
 const ATTACHMENT_DEPTH: usize = 16;
 
-/// How long one who takes nothing may hold a terminal back before it is let go. It can attach again.
+/// How long a client that reads nothing may hold up a terminal before it is detached. It can attach again.
 const ATTACHMENT_PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Attachment {
-    /// What was printed before.
+    /// The output from before the client attached, without the questions in it that a terminal would answer.
     pub replay: Bytes,
-    /// Ends when the terminal ends, or when this one has been let go.
+    /// The output from then on. It ends when the terminal ends or the client is detached.
     pub output: mpsc::Receiver<Bytes>,
 }
 
@@ -32,7 +34,7 @@ impl Attachments {
     pub fn add(&mut self) -> Attachment {
         let (sender, output) = mpsc::channel(ATTACHMENT_DEPTH);
         self.senders.push(sender);
-        Attachment { replay: self.recent.iter().copied().collect(), output }
+        Attachment { replay: without_queries(self.recent.iter().copied()).into(), output }
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -45,12 +47,12 @@ impl Attachments {
         }
     }
 
-    /// Whether everyone can take the next piece.
+    /// Whether every client has room for the next piece.
     pub fn are_ready(&self) -> bool {
         self.senders.iter().all(|sender| sender.capacity() > 0 || sender.is_closed())
     }
 
-    /// Waits until everyone can, and lets those go who could not in time.
+    /// Waits until every client has room, and detaches those that have none in time.
     pub async fn wait(&mut self) {
         let all = async {
             for sender in &self.senders {
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_who_takes_nothing_is_let_go_and_the_others_stay() {
+    async fn a_client_that_reads_nothing_is_detached_and_the_others_stay() {
         let mut attachments = Attachments::default();
         let mut stuck = attachments.add();
         let mut awake = attachments.add();

@@ -1,7 +1,10 @@
-//! One incarnation of bash: the process, its terminal, and the socket by which its commands come and its reports go.
+//! One bash: the process, its terminal, and two sockets. On its standard input the runner sends commands, and bash says that
+//! one begins; on its standard output bash reports the end of a command.
 //!
-//! It carries bytes and decides nothing; the driver does. When the process has ended the incarnation is over: whatever it
-//! left in the socket and on the terminal is given first, then the exit, then nothing.
+//! The runner reads the first socket only when it needs to know whether a command had begun: that message wakes nobody.
+//!
+//! This code carries bytes and decides nothing; the machine decides. After the process has exited, it first returns
+//! everything left in the socket and on the terminal, then the exit, then nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::control::{Parser, Record};
 use super::scratch::Scratch;
-use super::script::{self, Mark};
+use super::script;
 use crate::environment::Environment;
 use crate::reaper::{ChildEvent, Exit, Reaper, Watch};
 use crate::sys::identity::Identity;
@@ -23,17 +26,20 @@ use crate::sys::spawn::{Session, spawn};
 use crate::sys::tty::{self, Master, Size, Slave};
 use crate::sys::{pipe, proc, signal};
 
-/// Bytes typed at a terminal whose program does not read them.
+/// The most typed bytes that wait for a program that does not read them.
 pub const MAX_PENDING_INPUT: usize = 64 << 10;
 
 const READ_BYTES: usize = 16 << 10;
 
-/// Reads in a row of what an ended bash has left behind.
-const MAX_LAST_READS: usize = 64;
+/// The most reads that empty the terminal at once.
+const MAX_TERMINAL_READS: usize = 64;
+
+/// The most messages that are read from a socket at once. Its buffer holds fewer.
+const MAX_MESSAGES: usize = 1024;
 
 pub enum Event {
     Record(Record),
-    /// Printed on the terminal.
+    /// Output of the terminal.
     Terminal(Vec<u8>),
     Stopped,
     Exited(Exit),
@@ -42,23 +48,35 @@ pub enum Event {
 pub struct Bash {
     pub watch: Watch,
     pub scratch: Scratch,
-    socket: AsyncFd<OwnedFd>,
-    /// Nobody holds the other end any more.
+    /// The other end of bash's standard input. It is not registered with the event loop.
+    commands: OwnedFd,
+    begun: Begun,
+    /// The other end of bash's standard output.
+    reports: AsyncFd<OwnedFd>,
+    /// Whether no process holds the other end of `reports` any more.
     is_hung_up: bool,
     parser: Parser,
     terminal: AsyncFd<Master>,
     slave: Slave,
     fresh_modes: Termios,
-    /// Typed, and not yet taken by the terminal.
+    /// The typed bytes that the terminal has not taken yet.
     input: VecDeque<u8>,
     was_typed_at: bool,
     events: VecDeque<Event>,
 }
 
+/// What bash said about commands that begin.
+#[derive(Default)]
+struct Begun {
+    parser: Parser,
+    /// The variable of the command that began last.
+    last: Option<String>,
+}
+
 pub struct BashSpec<'a> {
     pub program: &'a Path,
     pub identity: Identity,
-    /// `None`: nothing but what the state to be restored brings.
+    /// The environment. `None`: bash gets all its variables from the state that it restores.
     pub environment: Option<&'a Environment>,
     pub size: Size,
 }
@@ -68,22 +86,25 @@ impl Bash {
         let owner = spec.identity.switch.then_some((spec.identity.uid, spec.identity.gid));
         let (master, slave) = tty::open(spec.size, owner)?;
         let fresh_modes = slave.modes()?;
-        let (commands, socket) = pipe::message_pair()?;
+        let (stdin, commands) = pipe::message_pair()?;
+        let (stdout, reports) = pipe::message_pair()?;
         let mut command = Command::new(spec.program);
         command.args(["--noprofile", "--noediting", "-l", "-i"]);
         command.env_clear();
         if let Some(environment) = spec.environment {
             command.envs(environment.variables());
         }
-        // Bash looks for its terminal at /dev/tty, which gVisor does not open, and then at its standard error. Without one it has no
-        // job control. The first line that it is sent turns its errors away.
+        // Bash looks for its terminal at /dev/tty, which gVisor does not open, and then at its standard error. Without a
+        // terminal it has no job control. The first line that the runner sends redirects standard error to /dev/null.
         let errors = if master.tells_foreground() { Stdio::null() } else { slave.try_clone()?.into() };
-        command.stdin(commands).stdout(Stdio::null()).stderr(errors).current_dir("/");
+        command.stdin(stdin).stdout(stdout).stderr(errors).current_dir("/");
         let pid = spawn(command, spec.identity, Session::Terminal(&slave))?;
         Ok(Self {
-            watch: reaper.watch(pid),
+            watch: reaper.watch_program(pid),
             scratch,
-            socket: crate::sys::poll::register(socket, Interest::READABLE)?,
+            commands,
+            begun: Begun::default(),
+            reports: crate::sys::poll::register(reports, Interest::READABLE)?,
             is_hung_up: false,
             parser: Parser::default(),
             terminal: crate::sys::poll::register(master, Interest::READABLE | Interest::WRITABLE)?,
@@ -103,46 +124,62 @@ impl Bash {
         &self.slave.path
     }
 
-    /// Sends a line to be run. It goes whole or not at all; a socket that is full belongs to a shell that reads nothing.
-    pub fn feed(&self, line: &str) -> io::Result<()> {
+    /// Sends a line for bash to run, as a whole or not at all. If the socket is full, bash does not read.
+    pub fn send_line(&self, line: &str) -> io::Result<()> {
         if line.len() > script::MAX_LINE_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        nix::unistd::write(self.socket.get_ref(), line.as_bytes())?;
+        nix::unistd::write(&self.commands, line.as_bytes())?;
         Ok(())
     }
 
-    /// Has the line about a command's end run once more: an interrupt may have hit the first.
-    pub fn feed_tail(&self, mark: &Mark) {
-        let _ = self.feed(&script::tail_line(self.scratch.dir(), mark));
+    /// Whether bash has said that the command with this variable begins. Also makes room for the next such message, which a
+    /// command could take up with its own.
+    pub fn has_begun(&mut self, variable: &str) -> bool {
+        let (pid, mut buffer) = (self.pid(), [0; READ_BYTES]);
+        for _ in 0..MAX_MESSAGES {
+            if self.begun.last.as_deref() == Some(variable) {
+                return true;
+            }
+            match pipe::receive(&self.commands, &mut buffer) {
+                Ok((count, writer)) if count > 0 => {
+                    if writer == Some(pid) {
+                        self.begun.feed(&buffer[..count]);
+                    }
+                }
+                _ => break,
+            }
+        }
+        // On gVisor the message of a bash that has ended is not to be had. What may have begun must not run a second time.
+        !self.terminal.get_ref().tells_foreground()
     }
 
-    /// Whether bash sleeps as its terminal's foreground: at its prompt, or in a builtin that waits. What it was replaced with
-    /// by `exec` is not bash, and has no socket.
+    /// Whether bash is asleep and in the terminal's foreground: at its prompt, or in a builtin that waits. A program that
+    /// replaced bash by `exec` is not bash, and has no socket.
     pub fn sleeps(&self) -> bool {
         !self.is_hung_up
             && self.terminal.get_ref().foreground() == Some(self.pid())
             && proc::stat(self.pid()).is_some_and(|s| s.state == b'S')
     }
 
-    /// Whether bash has read every line it was sent. It reads the next one only when all before it have been run.
+    /// Whether bash has read every line that was sent. It reads a line only after it has run all lines before it.
     pub fn has_read_all(&self) -> bool {
         self.unread() == 0
     }
 
-    /// How much of what it was sent bash has not read, in the kernel's own measure.
+    /// How much of the sent lines bash has not read yet, in the kernel's own measure.
     pub fn unread(&self) -> usize {
-        pipe::unsent(self.socket.get_ref())
+        pipe::unsent(&self.commands)
     }
 
-    /// The next thing that happened. With `read_terminal` unset the terminal's output waits in the kernel.
+    /// Waits for the next event. Without `read_terminal`, the terminal's output stays in the kernel.
     pub async fn next(&mut self, read_terminal: bool) -> Event {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return event;
             }
             tokio::select! {
-                ready = self.socket.readable(), if !self.is_hung_up => {
+                ready = self.reports.readable(), if !self.is_hung_up => {
                     if let Ok(mut ready) = ready {
                         let mut buffer = [0; READ_BYTES];
                         if let Ok(Ok(received)) = ready.try_io(|fd| pipe::receive(fd, &mut buffer)) {
@@ -177,7 +214,7 @@ impl Bash {
         }
     }
 
-    /// Takes what came by the socket. Another process may hold a copy of bash's end; what that writes is not bash's word.
+    /// Handles a message from the socket. Another process may hold a copy of bash's end; messages from it are ignored.
     fn on_message(&mut self, buffer: &[u8], (count, writer): (usize, Option<i32>)) {
         if count == 0 {
             self.is_hung_up = true;
@@ -188,8 +225,8 @@ impl Bash {
 
     fn read_the_rest(&mut self) {
         let mut buffer = [0; READ_BYTES];
-        for _ in 0..MAX_LAST_READS {
-            match pipe::receive(self.socket.get_ref(), &mut buffer) {
+        for _ in 0..MAX_MESSAGES {
+            match pipe::receive(self.reports.get_ref(), &mut buffer) {
                 Ok(received) if received.0 > 0 => self.on_message(&buffer, received),
                 _ => break,
             }
@@ -199,12 +236,12 @@ impl Bash {
         }
     }
 
-    /// What lies on the terminal now. The kernel brings in all that was written before this call, so after a command's end
-    /// nothing of it is missing.
+    /// Reads what is on the terminal now. The kernel includes everything that was written before this call, so after a
+    /// command's end none of its output is missing.
     pub fn drain_terminal(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut buffer = [0; READ_BYTES];
-        for _ in 0..MAX_LAST_READS {
+        for _ in 0..MAX_TERMINAL_READS {
             match self.terminal.get_ref().read(&mut buffer) {
                 Ok(count) if count > 0 => bytes.extend_from_slice(&buffer[..count]),
                 _ => break,
@@ -213,7 +250,7 @@ impl Bash {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// Types at the terminal; false where too much is waiting to be read already.
+    /// Types bytes at the terminal. Returns false if too many bytes already wait to be read.
     pub fn type_in(&mut self, bytes: &[u8]) -> bool {
         if self.input.len() + bytes.len() > MAX_PENDING_INPUT {
             return false;
@@ -233,7 +270,7 @@ impl Bash {
         self.terminal.get_ref().resize(size)
     }
 
-    /// Puts the terminal back as a new one is: modes, and nothing typed.
+    /// Resets the terminal: restores its modes and discards typed input.
     pub fn refresh_terminal(&mut self) {
         if std::mem::take(&mut self.was_typed_at) {
             self.input.clear();
@@ -242,10 +279,11 @@ impl Bash {
         let _ = self.slave.restore_modes(&self.fresh_modes);
     }
 
-    /// The foreground process group, if it is one that this shell started.
+    /// The foreground process group, if this shell started it.
     ///
-    /// The terminal may hold the number of a group that is long gone and whose number another process has now. A number that
-    /// a process of another session has is not ours; one that no process has cannot have been given away.
+    /// The terminal may hold the number of a group that ended long ago, and another process may have that number now. If
+    /// that process belongs to another session, the group is not this shell's. If no process has the number, the kernel has
+    /// not given it to another process.
     pub fn foreground(&self) -> Option<i32> {
         let group = self.terminal.get_ref().foreground()?;
         let is_ours = proc::stat(group).is_none_or(|s| s.session == self.pid() && s.group == group);
@@ -265,24 +303,24 @@ impl Bash {
         }
     }
 
-    /// The group of the job that this shell started last, or its own, where the kernel does not tell which one is in front. While
-    /// bash waits for a job in front it starts no other, so it is that one, unless bash itself is busy and the last job is in the
-    /// background.
+    /// The group of the job that this shell started last, or bash's own group, on a kernel that does not report the
+    /// foreground group. While bash waits for a foreground job it starts no other job, so the last job is the foreground
+    /// job, unless bash itself is busy and the last job is in the background. `None` on a kernel that reports it.
     fn newest_job(&self) -> Option<i32> {
         let leads = |pid: &i32| proc::stat(*pid).is_some_and(|s| s.group == *pid);
         let is_told = self.terminal.get_ref().tells_foreground();
         (!is_told).then(|| self.children().into_iter().filter(leads).max().unwrap_or(self.pid()))
     }
 
-    /// The processes that this shell has started, leaders of their groups or not.
+    /// Bash's child processes in its session, whether or not they lead a group.
     pub fn children(&self) -> Vec<i32> {
         let shell = self.pid();
         let is_child = |pid: &i32| proc::stat(*pid).is_some_and(|s| s.parent == shell && s.session == shell);
         proc::pids().unwrap_or_default().into_iter().filter(is_child).collect()
     }
 
-    /// Whether an interrupt would be lost on a child of bash: it still has bash's way with signals and forgets what it caught when it
-    /// becomes its program or subshell. `None` where the kernel does not tell, and it still has bash's name.
+    /// Whether a child of bash would lose an interrupt: it still has bash's signal handlers, and forgets a caught signal
+    /// when it becomes its program or subshell. `None` if the kernel does not tell and the child still has bash's name.
     pub fn loses_interrupts(&self, child: i32) -> Option<bool> {
         match proc::catches_and_ignores(child, libc::SIGINT, libc::SIGQUIT) {
             None if proc::name(child).is_some_and(|name| Some(name) == proc::name(self.pid())) => None,
@@ -290,17 +328,18 @@ impl Bash {
         }
     }
 
-    /// Whether an interrupt would go to bash itself now, or to a child that loses it; or might, where the kernel does not tell.
+    /// Whether an interrupt would now go to bash itself or to a child that loses it. If the kernel does not tell, the answer
+    /// is true if that is possible.
     pub fn may_lose_interrupts(&self) -> bool {
         self.foreground().is_none_or(|group| group == self.pid() || self.loses_interrupts(group) != Some(false))
     }
 
-    /// The group in front: where the kernel does not tell, the one that should be.
+    /// The foreground group, or the likely one if the kernel does not report it.
     pub fn in_front(&self) -> Option<i32> {
         self.foreground().or_else(|| self.newest_job())
     }
 
-    /// Whether a foreground program waits for input at the terminal. `None` where the kernel does not say.
+    /// Whether a foreground program waits for input at the terminal. `None` if the kernel does not tell.
     pub fn is_awaiting_input(&self) -> Option<bool> {
         let group = self.foreground()?;
         let mut seen = None;
@@ -313,6 +352,17 @@ impl Bash {
             }
         }
         seen
+    }
+}
+
+impl Begun {
+    fn feed(&mut self, bytes: &[u8]) {
+        let last = &mut self.last;
+        self.parser.feed(bytes, |record| {
+            if let Record::Begun { variable } = record {
+                *last = Some(variable);
+            }
+        });
     }
 }
 

@@ -1,33 +1,40 @@
-//! Reads what bash reports: tokens that end with a NUL byte.
+//! Parses the reports of bash: tokens that end with a NUL byte.
 //!
 //! ```text
-//! \0D NONCE STATUS BEGUN\0CWD\0             a command is over; BEGUN is 1 where it had begun
-//! \0S NONCE SHELLOPTS BASHOPTS\0            the state after it lies in its file, whole
+//! \0B VARIABLE\0                            the command with this variable begins
+//! \0D NONCE STATUS\0CWD\0                   a command is over
+//! \0S NONCE SHELLOPTS BASHOPTS\0            the state after the command is complete in its file
+//! \0S NONCE\0                               the state could not be written
 //! ```
 //!
-//! A command's own code runs in bash too and may write here. So every record begins with a NUL that ends whatever came
-//! before, only a record with the nonce of the moment means anything, and the length of a token is bounded.
+//! `B` comes on another socket than the others: nobody waits for it, and it must not wake the runner.
+//!
+//! A command's own code runs in bash too and may write to the socket. So every record begins with a NUL that ends whatever
+//! came before, a record counts only if it has the nonce of the latest request to bash, and the length of a token is
+//! bounded.
 
-/// A longer token means nothing: a path has 4096 bytes, and the names of all options fewer.
+/// The longest token; a longer one is ignored. A path has at most 4096 bytes, and the names of all options have fewer.
 pub const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    Done { nonce: String, status: i32, begun: bool, cwd: Vec<u8> },
+    Begun { variable: String },
+    Done { nonce: String, status: i32, cwd: Vec<u8> },
     State { nonce: String, shellopts: String, bashopts: String },
+    NoState { nonce: String },
 }
 
 #[derive(Debug, Default)]
 pub struct Parser {
     token: Vec<u8>,
-    /// The token is longer than any that means something: the rest of it is passed over.
+    /// Whether the token is too long, so that the rest of it is skipped.
     overlong: bool,
-    /// The header of a `D` record, whose directory is the next token.
-    done: Option<(String, i32, bool)>,
+    /// The header of a `D` record. The next token is its directory.
+    done: Option<(String, i32)>,
 }
 
 impl Parser {
-    /// Takes bytes as they come and gives the records that they complete.
+    /// Takes bytes as they arrive and calls `found` with each complete record.
     pub fn feed(&mut self, bytes: &[u8], mut found: impl FnMut(Record)) {
         let mut parts = bytes.split(|b| *b == 0);
         if let Some(first) = parts.next() {
@@ -55,14 +62,15 @@ impl Parser {
     }
 
     fn token_ends(&mut self, token: Vec<u8>) -> Option<Record> {
-        if let Some((nonce, status, begun)) = self.done.take() {
-            return Some(Record::Done { nonce, status, begun, cwd: token });
+        if let Some((nonce, status)) = self.done.take() {
+            return Some(Record::Done { nonce, status, cwd: token });
         }
         let header = String::from_utf8(token).ok()?;
         let words: Vec<&str> = header.split(' ').collect();
         match words.as_slice() {
-            ["D", nonce, status, begun] => {
-                self.done = Some(((*nonce).to_owned(), status.parse().ok()?, *begun == "1"));
+            ["B", variable] => Some(Record::Begun { variable: (*variable).to_owned() }),
+            ["D", nonce, status] => {
+                self.done = Some(((*nonce).to_owned(), status.parse().ok()?));
                 None
             }
             ["S", nonce, shellopts, bashopts] => Some(Record::State {
@@ -70,6 +78,7 @@ impl Parser {
                 shellopts: (*shellopts).to_owned(),
                 bashopts: (*bashopts).to_owned(),
             }),
+            ["S", nonce] => Some(Record::NoState { nonce: (*nonce).to_owned() }),
             _ => None,
         }
     }
@@ -80,7 +89,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SESSION: &[u8] = b"\0D n1 3 1\0/tmp/a b\0\0S n1 braceexpand:emacs cdspell\0";
+    const SESSION: &[u8] = b"\0B v1\0\0D n1 3\0/tmp/a b\0\0S n1 braceexpand:emacs cdspell\0";
 
     fn parse(chunks: &[&[u8]]) -> Vec<Record> {
         let mut parser = Parser::default();
@@ -93,7 +102,8 @@ mod tests {
 
     fn expected() -> Vec<Record> {
         vec![
-            Record::Done { nonce: "n1".into(), status: 3, begun: true, cwd: b"/tmp/a b".to_vec() },
+            Record::Begun { variable: "v1".into() },
+            Record::Done { nonce: "n1".into(), status: 3, cwd: b"/tmp/a b".to_vec() },
             Record::State { nonce: "n1".into(), shellopts: "braceexpand:emacs".into(), bashopts: "cdspell".into() },
         ]
     }
@@ -109,7 +119,7 @@ mod tests {
     #[test]
     fn garbage_before_a_record_does_not_hide_it() {
         assert_eq!(parse(&[b"D n1", SESSION]), expected());
-        assert_eq!(parse(&[b"\0S n9 a\0half a record", SESSION]), expected());
+        assert_eq!(parse(&[b"\0S n9 a b c\0half a record", SESSION]), expected());
     }
 
     #[test]

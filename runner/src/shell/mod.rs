@@ -4,10 +4,14 @@ mod attach;
 mod bash;
 pub mod control;
 mod driver;
-mod ladder;
+#[cfg(any(test, fuzzing))]
+#[path = "fuzz_test.rs"]
+pub mod fuzz;
+mod machine;
+mod replay;
+mod saved_state;
 mod scratch;
 pub mod script;
-mod state;
 mod terminal;
 
 use std::cell::{Cell, RefCell};
@@ -15,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use shared_protocol::runner::{ExecRequest, OpenShellRequest, ShellKind, ShellState, ShellView};
+use shared_protocol::runner::{ExecRequest, OpenShellRequest, ShellKind, ShellState, ShellView, check_size};
 use shared_protocol::{ErrorBody, ErrorCode, ExecId, ShellName};
 use tokio::sync::{mpsc, oneshot};
 
@@ -27,38 +31,35 @@ use crate::exec::Exec;
 use crate::reaper::Watch;
 use crate::sys::tty::Size;
 use crate::sys::{proc, signal};
-use driver::{Driver, Job, Request, Shared};
-use state::State;
+use driver::{Driver, QueuedExec, Request};
+use saved_state::SavedState;
 use terminal::Terminal;
 
-/// Shells of one sandbox, terminals included.
+/// The most shells of a sandbox, terminals included.
 pub const MAX_SHELLS: usize = 64;
 
-/// Commands that wait for their turn in one shell.
+/// The most commands that wait in one shell.
 pub const MAX_QUEUED: usize = 1024;
 
-/// Requests on their way to a shell's driver: a full queue of commands, and room for the rest.
+/// The most requests that wait for a shell's driver: a full queue of commands, and some more.
 const REQUEST_DEPTH: usize = MAX_QUEUED + 64;
 
-/// For a shell to have written its state behind its last command.
+/// The longest wait for a shell to write its state after its last command.
 const STATE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// For a killed shell to be collected.
+/// The longest wait for a killed shell to exit.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Terminals whose end is remembered: as many as there can be at once.
+/// The most ended terminals that are remembered: as many as can exist at once.
 const MAX_ENDED: usize = MAX_SHELLS;
 
 const DEFAULT_SIZE: Size = Size { cols: 80, rows: 24 };
 
-/// Terminals larger than this are a mistake, and some programs allocate by it.
-const MAX_SIDE: u16 = 1000;
-
-/// A cheap way to one shell.
+/// A handle to one shell. Cheap to clone.
 #[derive(Clone)]
 pub struct ShellHandle {
     requests: mpsc::Sender<Request>,
-    shared: Shared,
+    view: Rc<RefCell<ShellView>>,
     kind: ShellKind,
 }
 
@@ -66,7 +67,7 @@ pub struct ShellTable {
     context: Context,
     shells: Rc<RefCell<BTreeMap<ShellName, ShellHandle>>>,
     made: Cell<u64>,
-    /// Terminals that ended by themselves, the last one first, with what those who watched them ask for.
+    /// The terminals that ended by themselves, the latest first, with bash's exit code. Attached clients ask for it.
     ended: Rc<RefCell<VecDeque<(ShellName, i32)>>>,
 }
 
@@ -74,8 +75,8 @@ fn gone(name: &ShellName) -> ErrorBody {
     ErrorBody::new(ErrorCode::ShellNotFound, format!("no shell named {name}; open it first"))
 }
 
-/// Kills the bash that leads a session, and hangs up on everything that is left of it, as a closed terminal does. Only once
-/// bash has gone: what it was about to start must not be missed.
+/// Kills the bash that leads a session, and then sends HUP to the rest of the session, as a closed terminal does. It first
+/// waits for bash to exit, so that a program that bash was about to start is not missed.
 async fn end_session(mut leader: Watch) {
     let session = leader.pid();
     leader.signal(libc::SIGKILL);
@@ -90,36 +91,14 @@ async fn end_session(mut leader: Watch) {
     }
 }
 
+/// The size of a new terminal. A side that is absent has the default.
 pub fn size(cols: Option<u16>, rows: Option<u16>) -> Result<Size, ErrorBody> {
-    let size = Size { cols: cols.unwrap_or(DEFAULT_SIZE.cols), rows: rows.unwrap_or(DEFAULT_SIZE.rows) };
-    let fits = |side: u16| (1..=MAX_SIDE).contains(&side);
-    if fits(size.cols) && fits(size.rows) {
-        Ok(size)
-    } else {
-        Err(ErrorBody::new(ErrorCode::InvalidRequest, format!("cols and rows go from 1 to {MAX_SIDE}")))
-    }
-}
-
-/// Refuses what cannot stand left of `=` in bash.
-pub fn check_variables<'a>(names: impl Iterator<Item = (&'a String, &'a String)>) -> Result<(), ErrorBody> {
-    for (name, value) in names {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-        if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
-            let shown: String = name.chars().take(64).collect();
-            let message =
-                format!("{shown:?} is not a variable name: letters, digits and _, not beginning with a digit");
-            return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
-        }
-        if value.contains('\0') {
-            let message = format!("the value of {name} holds a NUL byte, which no variable can");
-            return Err(ErrorBody::new(ErrorCode::InvalidRequest, message));
-        }
-    }
-    Ok(())
+    check_size(cols, rows)?;
+    Ok(Size { cols: cols.unwrap_or(DEFAULT_SIZE.cols), rows: rows.unwrap_or(DEFAULT_SIZE.rows) })
 }
 
 impl ShellTable {
-    /// With the shell `main` on its way up.
+    /// Makes the table and starts the shell `main`.
     pub fn new(context: Context) -> Self {
         let table = Self { context, shells: Rc::default(), made: Cell::new(0), ended: Rc::default() };
         let request = OpenShellRequest { name: Some(ShellName::main()), ..OpenShellRequest::default() };
@@ -129,7 +108,7 @@ impl ShellTable {
         table
     }
 
-    /// Opens a shell, as a copy of another where that is asked for.
+    /// Opens a shell. If the request names another shell, it is a copy of that one.
     pub async fn open(&self, request: OpenShellRequest) -> Result<ShellView, ErrorBody> {
         let origin = match &request.from {
             Some(from) => {
@@ -144,10 +123,10 @@ impl ShellTable {
     fn open_from(
         &self,
         request: OpenShellRequest,
-        origin: Option<(Option<State>, String)>,
+        origin: Option<(Option<SavedState>, String)>,
     ) -> Result<ShellView, ErrorBody> {
+        request.check()?;
         let size = size(request.cols, request.rows)?;
-        check_variables(request.env.iter())?;
         if self.shells.borrow().len() >= MAX_SHELLS {
             let message = format!("there are {MAX_SHELLS} shells already; close one first");
             return Err(ErrorBody::new(ErrorCode::LimitReached, message));
@@ -182,16 +161,15 @@ impl ShellTable {
         };
         let variables: Vec<_> = request.env.into_iter().collect();
         let (requests, receiver) = mpsc::channel(REQUEST_DEPTH);
-        let shared = Shared { view: Rc::new(RefCell::new(view)), state: Rc::new(RefCell::new(None)) };
-        let handle = ShellHandle { requests, shared: shared.clone(), kind: request.kind };
+        let view = Rc::new(RefCell::new(view));
+        let handle = ShellHandle { requests, view: view.clone(), kind: request.kind };
         match request.kind {
             ShellKind::Exec => {
-                *shared.state.borrow_mut() = state;
-                let driver = Driver::new(self.context.clone(), shared, receiver, variables);
+                let driver = Driver::new(self.context.clone(), view, receiver, state, variables);
                 tokio::task::spawn_local(driver.run());
             }
             ShellKind::Terminal => {
-                let terminal = Terminal::start(self.context.clone(), shared, receiver, state.as_ref(), &variables)
+                let terminal = Terminal::start(self.context.clone(), view, receiver, state.as_ref(), &variables)
                     .map_err(|e| {
                         ErrorBody::new(ErrorCode::InternalError, format!("no terminal could be started: {e}"))
                     })?;
@@ -207,26 +185,26 @@ impl ShellTable {
                 });
             }
         }
-        let view = handle.shared.view.borrow().clone();
+        let view = handle.view.borrow().clone();
         self.shells.borrow_mut().insert(name, handle);
         Ok(view)
     }
 
-    /// The shell of that name; `main` where none is named.
+    /// The shell with this name. The default is `main`.
     pub fn get(&self, name: Option<&ShellName>) -> Result<ShellHandle, ErrorBody> {
         let main = ShellName::main();
         let name = name.unwrap_or(&main);
         self.shells.borrow().get(name).cloned().ok_or_else(|| gone(name))
     }
 
-    /// How a terminal of that name ended, if it did by itself and not too long ago.
+    /// The exit code of a terminal that ended by itself recently.
     pub fn end(&self, name: &ShellName) -> Result<i32, ErrorBody> {
         let ended = self.ended.borrow();
         ended.iter().find(|(known, _)| known == name).map(|(_, code)| *code).ok_or_else(|| gone(name))
     }
 
     pub fn views(&self) -> Vec<ShellView> {
-        self.shells.borrow().values().map(|handle| handle.shared.view.borrow().clone()).collect()
+        self.shells.borrow().values().map(|handle| handle.view.borrow().clone()).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -247,7 +225,7 @@ impl ShellTable {
         handle.ask(|reply| Request::Close { reply }).await
     }
 
-    /// Has every shell end with the command that it runs; for when the runner ends.
+    /// Makes every shell close when its command is over, because the runner is ending.
     pub fn drain(&self) {
         for handle in self.shells.borrow().values() {
             let _ = handle.requests.try_send(Request::Drain);
@@ -256,9 +234,9 @@ impl ShellTable {
 }
 
 impl ShellHandle {
-    /// Queues a command. The order of calls is the order of commands.
+    /// Queues a command. Commands run in the order of these calls.
     pub fn exec(&self, exec: Rc<Exec>, request: ExecRequest, stdin: Option<Vec<u8>>) -> Result<(), ErrorBody> {
-        let view = self.shared.view.borrow();
+        let view = self.view.borrow();
         let waiting = view.queued + REQUEST_DEPTH - self.requests.capacity();
         if waiting >= MAX_QUEUED {
             let message = format!(
@@ -267,7 +245,9 @@ impl ShellHandle {
             );
             return Err(ErrorBody::new(ErrorCode::ShellBusy, message));
         }
-        self.requests.try_send(Request::Exec(Box::new(Job::new(exec, request, stdin)))).map_err(|_| gone(&view.name))
+        self.requests
+            .try_send(Request::Exec(Box::new(QueuedExec { exec, request, stdin })))
+            .map_err(|_| gone(&view.name))
     }
 
     pub fn kind(&self) -> ShellKind {
@@ -275,7 +255,7 @@ impl ShellHandle {
     }
 
     pub fn view(&self) -> ShellView {
-        self.shared.view.borrow().clone()
+        self.view.borrow().clone()
     }
 
     pub async fn signal(&self, number: i32, exec_id: Option<ExecId>) -> Result<(), ErrorBody> {
@@ -286,7 +266,8 @@ impl ShellHandle {
         self.ask(|reply| Request::Input { bytes, reply }).await?
     }
 
-    /// As `input`, for somebody who types: waits for room rather than being refused, so that a long paste arrives whole.
+    /// The same as `input`, for a person who types: it waits for room instead of failing, so that a long paste arrives
+    /// completely.
     pub async fn type_in(&self, bytes: Vec<u8>) -> Result<(), ErrorBody> {
         self.ask(|reply| Request::Type { bytes, reply }).await
     }
@@ -299,16 +280,16 @@ impl ShellHandle {
         self.ask(|reply| Request::Attach { reply }).await
     }
 
-    /// The state after its last command. A shell that does not say in time, or is a terminal, has none to copy.
-    async fn state(&self) -> Option<State> {
+    /// The state after the shell's last command. `None` for a terminal, and for a shell that does not write it in time.
+    async fn state(&self) -> Option<SavedState> {
         let asked = self.ask(|reply| Request::State { reply });
         tokio::time::timeout(STATE_PATIENCE, asked).await.ok()?.ok()?
     }
 
-    /// Has it take what came with the claim before its next command. Does not wait for anything but a place in the queue: whoever
-    /// claims has his answer before bash gets to work.
+    /// Makes the shell apply the claim before its next command. It waits only for a place in the queue: the caller gets its
+    /// answer before bash begins.
     pub async fn claim(&self) -> Result<(), ErrorBody> {
-        self.requests.send(Request::Claim).await.map_err(|_| gone(&self.shared.view.borrow().name))
+        self.requests.send(Request::Claim).await.map_err(|_| gone(&self.view.borrow().name))
     }
 
     pub async fn reset(&self) -> Result<(), ErrorBody> {
@@ -321,7 +302,7 @@ impl ShellHandle {
 
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, ErrorBody> {
         let (reply, answer) = oneshot::channel();
-        let ended = || gone(&self.shared.view.borrow().name);
+        let ended = || gone(&self.view.borrow().name);
         self.requests.send(request(reply)).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())
     }

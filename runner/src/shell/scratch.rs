@@ -1,11 +1,20 @@
-//! A shell's scratch directory: the files that bash sources and the FIFOs it writes to.
+//! A shell's scratch directory: the files that bash sources, the FIFOs that it writes to, and the file for its state.
 //!
-//! Where the runner is root, all of it belongs to root: commands can read the scripts and write to the FIFOs, and can neither
-//! change, remove nor add anything. Where it is not, a command can damage it; then the shell is replaced, and its
-//! directory with it.
+//! All processes of a session have the same user, so whatever bash can open by a path, a program of an earlier command can
+//! open too if it knows the path. Therefore every file that belongs to one command has a random name, which is only in what
+//! the runner sends to that bash, and the directory cannot be listed or watched. Each file is removed when its command is
+//! over.
+//!
+//! If the runner is root, the directory belongs to root: commands can read the scripts and write to the FIFOs, but cannot
+//! change, remove or add anything. If the runner is not root, a command can list and damage the directory; then the shell is
+//! replaced, together with its directory.
+//!
+//! State files are the only ones that bash fills. They can have a file system of their own, so that a large state cannot take
+//! the room of the next command.
 
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,86 +22,143 @@ use super::script::{self, file};
 use crate::sys::identity::Identity;
 use crate::sys::pipe;
 
-/// Where scratch directories go when nothing else was asked for: memory first.
+/// The places for scratch directories if the configuration names none: in memory if possible.
 const CANDIDATES: [&str; 3] = ["/run", "/dev/shm", "/tmp"];
 
-/// So that the longest line, with the path in it twice, stays below what bash reads at once.
+/// The longest path of a root. The longest line has a file below it and a state file, and must fit into one read of bash.
 const MAX_ROOT_BYTES: usize = 300;
 
-/// The root of all scratch directories of this runner; removed with it.
+/// The length of the random part of a directory's name.
+const DIR_NAME_BYTES: usize = 12;
+
+/// The longest path of a shell's directory.
+#[cfg(test)]
+pub(super) const MAX_DIR_BYTES: usize = MAX_ROOT_BYTES + 1 + DIR_NAME_BYTES;
+
+/// The length of a file's random name.
+#[cfg(test)]
+pub(super) const NAME_BYTES: usize = 32;
+
+/// The mode of a directory that commands can pass through and not list.
+const PASSABLE: u32 = 0o711;
+
+/// The parent of all scratch directories of this runner. Dropping it removes the directories.
 #[derive(Debug)]
 pub struct ScratchRoot {
     path: PathBuf,
+    /// The parent of the directories for states. `None`: they are among the other files.
+    states: Option<PathBuf>,
 }
 
 impl ScratchRoot {
-    pub fn new(wanted: Option<&Path>) -> io::Result<Self> {
-        let name = format!("cove-{}", &crate::sys::random_hex()[..12]);
+    /// Makes the roots below `wanted`, or in the first place that can be written to, and below `states`.
+    pub fn new(wanted: Option<&Path>, states: Option<&Path>) -> io::Result<Self> {
+        let name = format!("cove-{}", &crate::sys::random_hex()[..DIR_NAME_BYTES]);
         let candidates: Vec<&Path> = match wanted {
             Some(dir) => vec![dir],
             None => CANDIDATES.iter().map(Path::new).collect(),
         };
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for base in candidates {
-            let path = base.join(&name);
-            // Its path goes into bash source unquoted, and into lines of a bounded length.
-            if path.as_os_str().len() > MAX_ROOT_BYTES {
-                last = io::Error::new(io::ErrorKind::InvalidInput, format!("{} is too long a path", base.display()));
-                continue;
-            }
-            if !path.to_str().is_some_and(|p| p.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b))) {
-                last = io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    format!("{} has other characters than A-Z a-z 0-9 / . _ -", base.display()),
-                );
-                continue;
-            }
-            match std::fs::DirBuilder::new().mode(0o711).create(&path) {
-                Ok(()) => {
-                    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o711))?;
-                    return Ok(Self { path });
+            match make_root(&base.join(&name)) {
+                Ok(path) => {
+                    // The root removes what was made so far if the states have no place.
+                    let mut root = Self { path, states: None };
+                    root.states = states.map(|base| make_root(&base.join(&name))).transpose()?;
+                    return Ok(root);
                 }
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
+
+    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.path).chain(&self.states)
+    }
 }
 
 impl Drop for ScratchRoot {
     fn drop(&mut self) {
-        let _ = std::fs::set_permissions(&self.path, PermissionsExt::from_mode(0o711));
-        let _ = std::fs::remove_dir_all(&self.path);
+        self.roots().for_each(|path| remove_tree(path));
     }
+}
+
+/// Makes a root. Its path is written into bash source without quotes, and into lines of a bounded length.
+fn make_root(path: &Path) -> io::Result<PathBuf> {
+    let refuse = |why: &str| {
+        let base = path.parent().unwrap_or(path).display();
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{base} {why}")))
+    };
+    if path.as_os_str().len() > MAX_ROOT_BYTES {
+        return refuse("is too long a path");
+    }
+    if !path.to_str().is_some_and(|p| p.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b))) {
+        return refuse("has other characters than A-Z a-z 0-9 / . _ -");
+    }
+    std::fs::DirBuilder::new().mode(PASSABLE).create(path)?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(PASSABLE))?;
+    Ok(path.to_owned())
+}
+
+fn remove_tree(path: &Path) {
+    let _ = std::fs::set_permissions(path, PermissionsExt::from_mode(0o700));
+    let _ = std::fs::remove_dir_all(path);
 }
 
 pub struct Scratch {
     dir: PathBuf,
-    /// Of what commands write to: they share the group, or the user.
+    /// The directory for states. `None`: they are among the other files.
+    states: Option<PathBuf>,
+    /// The mode of files that commands write to: commands have the same group as the file, or the same user.
     writable: u32,
 }
 
+/// The path of a file or FIFO with a random name. Dropping it removes the file.
+#[derive(Debug)]
+pub struct ScratchFile(PathBuf);
+
+impl ScratchFile {
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for ScratchFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A FIFO for the output of one command.
+pub struct OutputFifo {
+    pub name: ScratchFile,
+    pub reader: OwnedFd,
+    /// Keeps the FIFO from ending before the command has opened and closed it.
+    pub writer: OwnedFd,
+}
+
+/// The file for the state after one command, with the descriptor through which the runner reads it.
+#[derive(Debug)]
+pub struct StateFile {
+    pub name: ScratchFile,
+    pub file: File,
+}
+
 impl Scratch {
-    /// Makes a directory for one incarnation of a shell.
+    /// Makes the scratch directory of one bash.
     pub fn new(root: &ScratchRoot, identity: Identity) -> io::Result<Self> {
-        let dir = root.path.join(&crate::sys::random_hex()[..12]);
-        if std::fs::DirBuilder::new().mode(0o700).create(&dir).is_err() {
-            // A command of a runner that is not root may have taken the root away, or its permissions.
-            std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&root.path)?;
-            std::fs::set_permissions(&root.path, PermissionsExt::from_mode(0o711))?;
-            std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        let name = &crate::sys::random_hex()[..DIR_NAME_BYTES];
+        let scratch = Self {
+            dir: root.path.join(name),
+            states: root.states.as_ref().map(|states| states.join(name)),
+            writable: if identity.switch { 0o620 } else { 0o600 },
+        };
+        for (root, dir) in root.roots().zip(scratch.dirs()) {
+            make_dir(root, dir, identity)?;
         }
-        let scratch = Self { dir, writable: if identity.switch { 0o620 } else { 0o600 } };
-        if identity.switch {
-            // With the set-group-id bit what is made inside belongs to the group of commands, without a call for each.
-            std::os::unix::fs::chown(&scratch.dir, None, Some(identity.gid))?;
-            std::fs::set_permissions(&scratch.dir, PermissionsExt::from_mode(0o2711))?;
-        }
-        scratch.write(file::TAIL, script::tail_file(&scratch.dir).as_bytes())?;
-        scratch.write(file::STATUS, script::STATUS.as_bytes())?;
-        for name in file::STATES.iter().chain([&file::BEGUN]) {
-            scratch.create(name, scratch.writable, b"")?;
-        }
+        write_new(&scratch.dir.join(file::TAIL), script::TAIL.as_bytes())?;
+        write_new(&scratch.dir.join(file::STATUS), script::STATUS.as_bytes())?;
         Ok(scratch)
     }
 
@@ -100,55 +166,74 @@ impl Scratch {
         &self.dir
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+    fn dirs(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.dir).chain(&self.states)
     }
 
-    /// Writes what commands may read.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.create(name, 0o644, bytes)
+    /// Writes a file with a random name that bash can read.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<ScratchFile> {
+        // If there is no room for all of it, dropping the name removes what was written.
+        let name = ScratchFile(unused_in(&self.dir));
+        write_new(name.path(), bytes)?;
+        Ok(name)
     }
 
-    fn create(&self, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
-        options.open(self.path(name))?.write_all(bytes)
+    /// Makes a file without a name, and returns a descriptor that bash can read it from. `text` gets the descriptor's number.
+    pub fn unnamed(&self, text: impl FnOnce(RawFd) -> Vec<u8>) -> io::Result<OwnedFd> {
+        let name = self.write(b"")?;
+        let reader = File::open(name.path())?;
+        std::fs::OpenOptions::new().write(true).open(name.path())?.write_all(&text(reader.as_raw_fd()))?;
+        Ok(reader.into())
     }
 
-    /// Whether the command of that name had begun. A file that was taken away says nothing: then it may have, and must not
-    /// be run a second time.
-    pub fn has_begun(&self, variable: &str) -> bool {
-        std::fs::read(self.path(file::BEGUN)).map_or(true, |name| name == variable.as_bytes())
+    pub fn state_file(&self) -> io::Result<StateFile> {
+        let path = unused_in(self.states.as_ref().unwrap_or(&self.dir));
+        let file = new_file(self.writable).read(true).open(&path)?;
+        Ok(StateFile { name: ScratchFile(path), file })
     }
 
-    /// A new file, so that what an earlier command still reads stays as it was.
-    pub fn write_anew(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let _ = std::fs::remove_file(self.path(name));
-        self.write(name, bytes)
-    }
-
-    pub fn remove(&self, name: &str) {
-        let _ = std::fs::remove_file(self.path(name));
-    }
-
-    /// A new FIFO for one command: its reading end, and a writing end that keeps it from ending before the command has
-    /// opened it and closed it again.
-    pub fn output_fifo(&self, name: &str) -> io::Result<(OwnedFd, OwnedFd)> {
-        let path = self.path(name);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+    pub fn output_fifo(&self) -> io::Result<OutputFifo> {
+        let path = unused_in(&self.dir);
         pipe::make_fifo(&path, self.writable)?;
-        let reader = pipe::open_fifo_reader(&path)?;
-        let keeper = std::fs::OpenOptions::new().write(true).open(&path)?;
-        Ok((reader, keeper.into()))
+        let name = ScratchFile(path);
+        let reader = pipe::open_fifo_reader(name.path())?;
+        let writer = std::fs::OpenOptions::new().write(true).open(name.path())?.into();
+        Ok(OutputFifo { name, reader, writer })
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::set_permissions(&self.dir, PermissionsExt::from_mode(0o700));
-        let _ = std::fs::remove_dir_all(&self.dir);
+        self.dirs().for_each(|dir| remove_tree(dir));
     }
+}
+
+/// A path that nobody can guess, and that no file has.
+fn unused_in(dir: &Path) -> PathBuf {
+    dir.join(crate::sys::random_hex())
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    new_file(0o644).open(path)?.write_all(bytes)
+}
+
+fn new_file(mode: u32) -> std::fs::OpenOptions {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    options
+}
+
+fn make_dir(root: &Path, dir: &Path, identity: Identity) -> io::Result<()> {
+    if std::fs::DirBuilder::new().mode(0o700).create(dir).is_err() {
+        // If the runner is not root, a command may have removed the root or changed its permissions.
+        std::fs::DirBuilder::new().recursive(true).mode(PASSABLE).create(root)?;
+        std::fs::set_permissions(root, PermissionsExt::from_mode(PASSABLE))?;
+        std::fs::DirBuilder::new().mode(0o700).create(dir)?;
+    }
+    if identity.switch {
+        // With the set-group-id bit, new files inside belong to the group of commands without a call for each.
+        std::os::unix::fs::chown(dir, None, Some(identity.gid))?;
+        std::fs::set_permissions(dir, PermissionsExt::from_mode(0o2000 | PASSABLE))?;
+    }
+    Ok(())
 }

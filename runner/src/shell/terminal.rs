@@ -1,12 +1,15 @@
-//! A shell of kind `terminal`: a plain interactive bash for a person, with prompt, line editing and job control, on a
-//! terminal of its own. The runner carries its bytes and does not look at them; it takes no execs.
+//! A shell of kind `terminal`: a plain interactive bash for a person, with prompt, line editing and job control, on its own
+//! terminal. The runner carries its bytes and does not look at them; the shell takes no execs.
 //!
-//! It begins as a copy of another shell where it is asked to, lives on when the person goes away, and is gone when bash is.
+//! It can start as a copy of another shell. If the person disconnects, it keeps running; it ends when bash exits.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::Command;
+use std::rc::Rc;
 
-use shared_protocol::runner::ShellState;
+use shared_protocol::runner::{ShellState, ShellView};
 use shared_protocol::{ErrorBody, ErrorCode};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -14,83 +17,86 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::attach::Attachments;
 use super::bash::MAX_PENDING_INPUT;
-use super::driver::{Context, Request, Shared};
+use super::driver::{Context, Request};
 use super::end_session;
+use super::saved_state::SavedState;
 use super::scratch::Scratch;
-use super::script::{self, file};
-use super::state::State;
+use super::script::{self, TerminalScripts};
 use crate::reaper::{ChildEvent, Exit, Watch};
-use crate::sys::spawn::{Session, spawn};
+use crate::sys::spawn::{Session, spawn_with};
 use crate::sys::tty::{self, Master, Size, Slave};
 
 const READ_BYTES: usize = 16 << 10;
 
 pub struct Terminal {
     context: Context,
-    shared: Shared,
+    view: Rc<RefCell<ShellView>>,
     requests: mpsc::Receiver<Request>,
     watch: Watch,
     master: AsyncFd<Master>,
-    /// Kept open so that the master never reports a hang-up.
+    /// The slave side, kept open so that the master never reports a hang-up.
     _slave: Slave,
-    _scratch: Scratch,
     input: VecDeque<u8>,
-    /// Typed while there was no room. Each who is attached waits here with one piece at most.
-    typists: VecDeque<(Vec<u8>, oneshot::Sender<()>)>,
+    /// Typed input that the terminal had no room for. Each attached client has at most one piece here.
+    blocked_input: VecDeque<(Vec<u8>, oneshot::Sender<()>)>,
     attachments: Attachments,
 }
 
 impl Terminal {
     pub fn start(
         context: Context,
-        shared: Shared,
+        view: Rc<RefCell<ShellView>>,
         requests: mpsc::Receiver<Request>,
-        copy_of: Option<&State>,
+        copy_of: Option<&SavedState>,
         variables: &[(String, String)],
     ) -> std::io::Result<Self> {
         let identity = context.identity;
-        let scratch = Scratch::new(&context.scratch, identity)?;
-        if let Some(state) = copy_of {
-            scratch.write(file::RESTORE, &state.restore_file(None))?;
-        }
         let (size, cwd) = {
-            let view = shared.view.borrow();
+            let view = view.borrow();
             (Size { cols: view.cols, rows: view.rows }, view.cwd.clone())
         };
-        let init = script::InitSpec {
-            profile: true,
-            restore: copy_of.is_some(),
-            cwd: &cwd,
-            variables: &mut variables.iter().map(|(name, value)| (name.as_str(), value.as_str())),
-        };
-        scratch.write(file::INIT, script::terminal_file(scratch.dir(), init).as_bytes())?;
+        let only_for_commands: Vec<_> = context.environment.only_for_commands().collect();
+        // The scripts may hold secrets. Bash gets them as descriptors of files without a name, so no other process of the
+        // session can open them.
+        let scratch = Scratch::new(&context.scratch, identity)?;
+        let restore = copy_of.map(|state| scratch.unnamed(|_| state.restore_file(None))).transpose()?;
+        let init = scratch.unnamed(|init| {
+            let scripts = TerminalScripts { init, restore: restore.as_ref().map(OwnedFd::as_raw_fd) };
+            let opened_with = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            // A restored state has the session's variables, as the commands before have left them.
+            let of_session = context.environment.of_session().filter(|_| copy_of.is_none());
+            script::terminal_file(scripts, &cwd, &mut of_session.chain(opened_with), &only_for_commands).into_bytes()
+        })?;
         let (master, slave) = tty::open(size, identity.switch.then_some((identity.uid, identity.gid)))?;
         let mut command = Command::new(&context.config.shell);
-        command.arg("--rcfile").arg(scratch.path(file::INIT)).arg("-i");
+        command.arg("--rcfile").arg(script::own_descriptor(init.as_raw_fd())).arg("-i");
         command.env_clear().envs(context.environment.variables()).current_dir("/");
+        for (name, _) in only_for_commands {
+            command.env_remove(name);
+        }
         command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave.try_clone()?);
-        let pid = spawn(command, identity, Session::Terminal(&slave))?;
-        let watch = context.reaper.watch(pid);
+        let scripts = restore.into_iter().chain([init]).collect();
+        let pid = spawn_with(command, identity, Session::Terminal(&slave), scripts)?;
+        let watch = context.reaper.watch_program(pid);
         {
-            let mut view = shared.view.borrow_mut();
+            let mut view = view.borrow_mut();
             view.pid = Some(pid);
             view.state = ShellState::Busy;
         }
         Ok(Self {
             context,
-            shared,
+            view,
             requests,
             watch,
             master: crate::sys::poll::register(master, Interest::READABLE | Interest::WRITABLE)?,
             _slave: slave,
-            _scratch: scratch,
             input: VecDeque::new(),
-            typists: VecDeque::new(),
+            blocked_input: VecDeque::new(),
             attachments: Attachments::default(),
         })
     }
 
-    /// Owns the terminal until bash has ended, with the way it did, or until it is closed.
+    /// Owns the terminal until bash has exited, and returns how it exited, or until the terminal is closed.
     pub async fn run(mut self) -> Option<Exit> {
         loop {
             let ready_to_send = self.attachments.are_ready();
@@ -110,7 +116,7 @@ impl Terminal {
                         && let Ok(Ok(count)) = ready.try_io(|fd| fd.get_ref().write(front))
                     {
                         self.input.drain(..count);
-                        self.take_from_typists();
+                        self.take_blocked_input();
                     }
                 }
                 request = self.requests.recv() => match request {
@@ -150,10 +156,10 @@ impl Terminal {
         self.input.len() + count <= MAX_PENDING_INPUT
     }
 
-    fn take_from_typists(&mut self) {
-        while let Some((bytes, reply)) = self.typists.pop_front() {
+    fn take_blocked_input(&mut self) {
+        while let Some((bytes, reply)) = self.blocked_input.pop_front() {
             if !self.has_room(bytes.len()) {
-                self.typists.push_front((bytes, reply));
+                self.blocked_input.push_front((bytes, reply));
                 return;
             }
             self.input.extend(bytes);
@@ -187,12 +193,12 @@ impl Terminal {
                 let _ = reply.send(if fits { Ok(()) } else { Err(ErrorBody::new(ErrorCode::LimitReached, message)) });
             }
             Request::Type { bytes, reply } => {
-                self.typists.push_back((bytes, reply));
-                self.take_from_typists();
+                self.blocked_input.push_back((bytes, reply));
+                self.take_blocked_input();
             }
             Request::Resize { size, reply } => {
                 {
-                    let mut view = self.shared.view.borrow_mut();
+                    let mut view = self.view.borrow_mut();
                     (view.cols, view.rows) = (size.cols, size.rows);
                 }
                 let resized = self.master.get_ref().resize(size);
@@ -201,7 +207,7 @@ impl Terminal {
             Request::Attach { reply } => {
                 let _ = reply.send(self.attachments.add());
             }
-            // A terminal has no state to go back to: it is closed and opened anew.
+            // A terminal has no state to go back to: clients close it and open another one.
             Request::Reset { reply } => drop(reply),
             Request::Close { reply } => drop(reply),
             Request::State { reply } => drop(reply),

@@ -1,53 +1,63 @@
-//! A forked helper: this program's own code in a process of its own, as the sandbox user, holding nothing but two pipes.
+//! A helper process: a fork of this program that runs one closure as the sandbox user and holds only two pipes.
 //!
-//! It promises that the helper cannot outlive the runner, cannot reach a descriptor of the runner, cannot be inspected by
-//! the user it runs as (it still has the runner's memory), and never returns into the runner's code. Forking without exec
-//! is sound only while the runner has one thread: no lock can be held by a thread that the child does not have.
+//! The helper cannot outlive the runner, cannot reach a descriptor of the runner, cannot be inspected by the user it runs as
+//! (it still has the runner's memory), and never returns into the runner's code. Forking without exec is sound only while
+//! the runner has one thread: no lock can be held by a thread that the child does not have.
 //!
-//! It refuses nothing about what the helper does; that is `files`. Below it are the calls that `files` needs and that nix
-//! has not for every libc.
+//! `files` decides what the helper does.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{ForkResult, Pid, dup2_raw, dup2_stderr, dup2_stdin, dup2_stdout, fork, getpid, getppid};
+
+use super::fd::close_from;
 use super::identity::{self, Identity};
-use super::signal;
+use super::{cgroup, signal};
 
-/// Where the helper finds its input. Standard output and error are the same, read-only, descriptor: a message of a panic
-/// can then never end up in a file that took their number.
-const INPUT_FD: RawFd = 0;
+/// The descriptor of the helper's input. Standard output and error are copies of the same read-only descriptor, so that a
+/// panic message can never end up in a file that got their number.
+const INPUT_FD: RawFd = libc::STDIN_FILENO;
 const OUTPUT_FD: RawFd = 3;
-/// Copies made while shuffling are put above this, out of the way of the numbers they go to.
-const SHUFFLE_FROM: RawFd = 10;
 
-/// Without `close_range`, descriptors are closed one by one up to the limit, and never more than this many.
-const MAX_CLOSED_BY_HAND: RawFd = 1 << 20;
-
-/// The helper's exit statuses; what went wrong with the operation itself it says on its output.
+/// The helper's exit codes. The helper reports a failure of the operation itself in its output.
 pub const EXIT_DONE: i32 = 0;
 pub const EXIT_PANICKED: i32 = 70;
 pub const EXIT_NOT_SET_UP: i32 = 71;
 
-/// Forks, and runs `work` in the child with its ends of two pipes. Gives the child's pid, which the caller must hand to the
-/// reaper before it next awaits.
+/// Whose memory a helper uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// The runner's, which commands cannot use up.
+    Runner,
+    /// The commands', for a helper that writes files: on a disk in memory their content is memory too.
+    Commands,
+}
+
+/// Forks, and runs `work` in the child with its ends of two pipes. Returns the child's pid, which the caller must hand to
+/// the reaper before it next awaits.
 pub fn fork_helper(
     identity: Identity,
     input: OwnedFd,
     output: OwnedFd,
+    memory: Memory,
     work: impl FnOnce(OwnedFd, OwnedFd),
 ) -> io::Result<i32> {
     let oom_score = identity::command_oom_score();
-    let runner = nix::unistd::getpid().as_raw();
-    // A handler of the runner must not run in the child, nor a signal for the child be lost to the runner's mask.
+    let runner = getpid();
+    // No signal may reach the child before it has its own handlers and mask.
     let mask = signal::block_all()?;
-    // SAFETY: one thread, so that the child's copy of every lock is free; the child ends in `_exit` on every path.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
+    // SAFETY: this process has one thread, so the child's copy of every lock is free; the child ends in `_exit` on every path.
+    let forked = unsafe { fork() };
+    if let Ok(ForkResult::Child) = forked {
         signal::reset_all();
-        let status = match set_up(identity, &input, &output, &oom_score, runner) {
+        let status = match set_up(identity, &input, &output, memory, &oom_score, runner) {
             Ok((input, output)) => {
-                // Tests unwind; the runner itself aborts, which is as good.
+                // Tests unwind here. The runner itself aborts, which ends the child as well.
                 let work = std::panic::AssertUnwindSafe(|| work(input, output));
                 std::panic::catch_unwind(work).map_or(EXIT_PANICKED, |()| EXIT_DONE)
             }
@@ -56,97 +66,46 @@ pub fn fork_helper(
         // SAFETY: ends the process without running the runner's destructors and exit handlers.
         unsafe { libc::_exit(status) }
     }
-    let result = if pid == -1 { Err(io::Error::last_os_error()) } else { Ok(pid) };
     signal::restore(&mask);
-    result
+    match forked? {
+        ForkResult::Parent { child } => Ok(child.as_raw()),
+        ForkResult::Child => unreachable!("the child has ended above"),
+    }
 }
 
-/// Makes the child a helper. The order matters: descriptors first, so that nothing later can use one of the runner's;
-/// the death signal after the change of user, which clears it.
+/// Turns the child into a helper. The order matters: descriptors come first, so that nothing later can use one of the
+/// runner's; the death signal comes after the change of user, which clears it.
 fn set_up(
     identity: Identity,
     input: &OwnedFd,
     output: &OwnedFd,
+    memory: Memory,
     oom_score: &CStr,
-    runner: libc::pid_t,
+    runner: Pid,
 ) -> io::Result<(OwnedFd, OwnedFd)> {
-    // SAFETY: live descriptors; the copies are closed with everything else. Whatever held the numbers 0 to 3 is the
-    // runner's and is never used again in this process.
-    let ends = unsafe {
-        let from = check(libc::fcntl(input.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SHUFFLE_FROM))?;
-        let to = check(libc::fcntl(output.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SHUFFLE_FROM))?;
-        for number in [INPUT_FD, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-            check(libc::dup2(from, number))?;
-        }
-        check(libc::dup2(to, OUTPUT_FD))?;
-        close_from(OUTPUT_FD + 1);
-        (OwnedFd::from_raw_fd(INPUT_FD), OwnedFd::from_raw_fd(OUTPUT_FD))
-    };
+    if memory == Memory::Commands {
+        cgroup::enter_commands()?;
+    }
+    // Neither pipe has a number from 0 to 2: the standard library opens those at the start of every program.
+    dup2_stdin(input)?;
+    dup2_stdout(input)?;
+    dup2_stderr(input)?;
+    // SAFETY: whatever held the number 3 belongs to the runner and is never used again in this process; the same goes for
+    // standard input, which is the pipe now.
+    let pipes = unsafe { (OwnedFd::from_raw_fd(INPUT_FD), dup2_raw(output, OUTPUT_FD)?) };
+    close_from(OUTPUT_FD + 1);
     identity::raise_oom_score(oom_score);
     identity::become_user(identity)?;
     identity::forbid_inspection()?;
-    // SAFETY: integers and a constant string. `getppid` closes the race with a runner that died before the prctl.
-    unsafe {
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
-        if libc::getppid() != runner {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
-        libc::prctl(libc::PR_SET_NAME, c"runner-files".as_ptr(), 0, 0, 0);
-        // Modes are given in full by whoever makes a file.
-        libc::umask(0);
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // The runner may have died before the call above.
+    if getppid() != runner {
+        return Err(io::ErrorKind::NotConnected.into());
     }
-    Ok(ends)
-}
-
-/// Closes every descriptor from `first` on. Only where nobody in this process owns one: at the very start, or in a child.
-pub fn close_from(first: RawFd) {
-    // SAFETY: closes numbers that no owner in this process will use again. The raw call, since musl has no wrapper.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, libc::c_long::from(first), libc::c_long::from(u32::MAX), 0) == 0 {
-            return;
-        }
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        let known = libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0;
-        let last = if known { RawFd::try_from(limit.rlim_cur).unwrap_or(RawFd::MAX) } else { RawFd::MAX };
-        for fd in first..last.min(MAX_CLOSED_BY_HAND) {
-            libc::close(fd);
-        }
-    }
-}
-
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Renames only where the new name is free. `Unsupported` where the kernel or the filesystem cannot promise that, or, as
-/// the two are told apart by the kernel no better, where a directory would move into itself.
-pub fn rename_to_free_name(
-    from: BorrowedFd<'_>,
-    from_name: &[u8],
-    to: BorrowedFd<'_>,
-    to_name: &[u8],
-) -> io::Result<()> {
-    let from_name = CString::new(from_name)?;
-    let to_name = CString::new(to_name)?;
-    // SAFETY: live descriptors and NUL-terminated names; the raw call, since musl has no wrapper.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_renameat2,
-            from.as_raw_fd(),
-            from_name.as_ptr(),
-            to.as_raw_fd(),
-            to_name.as_ptr(),
-            libc::RENAME_NOREPLACE,
-        )
-    };
-    if result == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::ENOSYS | libc::EINVAL) => Err(io::ErrorKind::Unsupported.into()),
-        _ => Err(error),
-    }
+    let _ = prctl::set_name(c"runner-files");
+    // Whoever creates a file gives its full mode.
+    umask(Mode::empty());
+    Ok(pipes)
 }
 
 #[cfg(test)]
@@ -154,23 +113,23 @@ mod tests {
     use std::fs::File;
     use std::io::{Read, Write};
 
+    use nix::sys::wait::{WaitStatus, waitpid};
+
     use super::*;
 
     const OURSELVES: Identity = Identity { uid: 0, gid: 0, switch: false };
 
-    /// Forks, gives the helper `sent`, and gives what it said and its raw status.
-    fn helped(sent: &[u8], work: impl FnOnce(OwnedFd, OwnedFd)) -> (Vec<u8>, i32) {
+    /// Forks a helper and sends it `sent`. Returns its output and its status.
+    fn helped(sent: &[u8], work: impl FnOnce(OwnedFd, OwnedFd)) -> (Vec<u8>, WaitStatus) {
         let (input, to_child) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
         let (from_child, output) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-        let pid = fork_helper(OURSELVES, input.try_clone().unwrap(), output.try_clone().unwrap(), work).unwrap();
+        let pid = fork_helper(OURSELVES, input.try_clone().unwrap(), output.try_clone().unwrap(), Memory::Runner, work)
+            .unwrap();
         drop((input, output));
         File::from(to_child).write_all(sent).unwrap();
         let mut said = Vec::new();
         File::from(from_child).read_to_end(&mut said).unwrap();
-        let mut status = 0;
-        // SAFETY: waits for this child alone, which no reaper of the test process knows.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        (said, status)
+        (said, waitpid(Pid::from_raw(pid), None).unwrap())
     }
 
     #[test]
@@ -181,16 +140,16 @@ mod tests {
             bytes.reverse();
             File::from(output).write_all(&bytes).unwrap();
         });
-        assert_eq!((said.as_slice(), status), (b"cba".as_slice(), 0));
+        assert_eq!(said, b"cba");
+        assert!(matches!(status, WaitStatus::Exited(_, EXIT_DONE)), "{status:?}");
     }
 
     #[test]
     fn a_helper_holds_no_descriptor_but_its_own_four() {
-        let _of_the_runner = File::open("/").unwrap();
+        let _descriptor_of_the_runner = File::open("/").unwrap();
         let (said, _) = helped(b"", |_, output| {
             let open: Vec<u8> = (0..1024u16)
-                // SAFETY: asks about a number only.
-                .filter(|fd| unsafe { libc::fcntl(i32::from(*fd), libc::F_GETFD) } != -1)
+                .filter(|fd| std::fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok())
                 .map(|fd| u8::try_from(fd).unwrap())
                 .collect();
             File::from(output).write_all(&open).unwrap();
@@ -202,7 +161,7 @@ mod tests {
     fn a_panic_ends_the_helper_and_writes_nowhere() {
         let (said, status) = helped(b"", |_, _| panic!("not to be seen"));
         assert_eq!(said, b"");
-        assert_eq!(libc::WEXITSTATUS(status), EXIT_PANICKED);
+        assert!(matches!(status, WaitStatus::Exited(_, EXIT_PANICKED)), "{status:?}");
     }
 
     #[test]
@@ -212,20 +171,19 @@ mod tests {
         let mut from_child = File::from(from_child);
         let mut reader = from_child.try_clone().unwrap();
         let thread = std::thread::spawn(move || {
-            let pid = fork_helper(OURSELVES, input, output, |_, output| {
+            let pid = fork_helper(OURSELVES, input, output, Memory::Runner, |_, output| {
                 File::from(output.try_clone().unwrap()).write_all(b"!").unwrap();
                 std::thread::sleep(std::time::Duration::from_secs(60));
             });
-            // It is set up, and will notice.
+            // The helper is ready, and will notice the end of this thread.
             reader.read_exact(&mut [0]).unwrap();
             pid.unwrap()
         });
         let pid = thread.join().unwrap();
-        // The end of the output comes with the helper's end, sixty seconds early.
+        // The output ends with the helper, long before its sleep does.
         let started = std::time::Instant::now();
         from_child.read_to_end(&mut Vec::new()).unwrap();
         assert!(started.elapsed() < std::time::Duration::from_secs(30));
-        // SAFETY: waits for this child alone.
-        assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+        waitpid(Pid::from_raw(pid), None).unwrap();
     }
 }

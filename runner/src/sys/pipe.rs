@@ -1,4 +1,4 @@
-//! Pipes and FIFOs, non-blocking on the runner's side.
+//! Pipes, FIFOs and message sockets, non-blocking on the runner's side.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -8,20 +8,22 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-/// A pipe whose ends are close-on-exec and whose runner's side (`reader` or `writer`) does not block.
+/// Makes a pipe (reader, writer) that a program writes to. The runner reads without blocking; neither end survives exec.
 pub fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
     set_nonblocking(&reader)?;
     Ok((reader, writer))
 }
 
+/// Makes a pipe (reader, writer) that a program reads from. The runner writes without blocking; neither end survives exec.
 pub fn input_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
     set_nonblocking(&writer)?;
     Ok((reader, writer))
 }
 
-/// A pair of sockets on which one write is one read. The second does not block, and learns who wrote.
+/// Makes a pair of sockets (theirs, ours) on which one write is one read. Ours does not block, and receives the writer's
+/// pid.
 pub fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
     let (theirs, ours) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
@@ -30,11 +32,11 @@ pub fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((theirs, ours))
 }
 
-/// Reads one message, and gives its length and the pid of the process that wrote it: the kernel's word, not the message's. With
-/// a length of 0 nobody holds the other end any more, and all that was written there has been read.
+/// Reads one message. Returns its length and the pid of its writer, which the kernel guarantees. A length of 0 means that no
+/// process holds the other socket any more and that all messages were read.
 ///
-/// An end that was closed with messages unread resets the line. Linux says so once, before what still lies there; gVisor after
-/// it, and again and again: as an error it would be one that never goes, for a reader that waits for the end.
+/// A peer that closes its socket with unread messages resets the connection. Linux reports that once, before the remaining
+/// messages; gVisor reports it after them, again and again. As an error it would never go away, so it counts as the end.
 pub fn receive(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
     let is_reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
     match receive_once(fd, buffer) {
@@ -58,11 +60,19 @@ fn receive_once(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<(usize, Opti
     Ok((received.bytes, writer))
 }
 
-/// Bytes (with the kernel's own on top) of messages that the other side has not read.
+/// The bytes of messages that the other side has not read, with the kernel's overhead.
 pub fn unsent(fd: &impl AsRawFd) -> usize {
-    queued(fd, libc::TIOCOUTQ)
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one int to a live int.
+    match unsafe { outq(fd.as_raw_fd(), &raw mut bytes) } {
+        Ok(_) => usize::try_from(bytes).unwrap_or(0),
+        Err(_) => 0,
+    }
 }
 
+nix::ioctl_read_bad!(outq, libc::TIOCOUTQ, libc::c_int);
+
+/// Makes reads and writes return `WouldBlock` instead of waiting.
 pub fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, fcntl};
     let flags = OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL)?);
@@ -70,12 +80,12 @@ pub fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a larger buffer; a kernel that refuses leaves the one it has.
+/// Asks for a larger pipe buffer. If the kernel refuses, the pipe keeps its buffer.
 pub fn grow(fd: &impl AsFd, bytes: i32) {
     let _ = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETPIPE_SZ(bytes));
 }
 
-/// Makes a FIFO at `path`. The runner's umask is 0, so these are its permission bits.
+/// Makes a FIFO at `path` with exactly these permission bits, since the runner's umask is 0.
 pub fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
     Ok(nix::unistd::mkfifo(path, Mode::from_bits_truncate(mode))?)
 }
@@ -86,16 +96,9 @@ pub fn open_fifo_reader(path: &Path) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Bytes that lie unread in a pipe, asked from either end.
-pub fn unread(fd: &impl AsRawFd) -> usize {
-    queued(fd, libc::FIONREAD)
-}
-
-fn queued(fd: &impl AsRawFd, question: libc::Ioctl) -> usize {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: both questions write one int to a live int.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), question, &raw mut bytes) };
-    if result == -1 { 0 } else { usize::try_from(bytes).unwrap_or(0) }
+/// The unread bytes in a pipe, asked from either end.
+pub fn unread(fd: &impl AsFd) -> usize {
+    rustix::io::ioctl_fionread(fd).ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_before_the_line_was_reset_is_read_and_then_its_end() {
+    fn what_was_written_before_a_reset_is_read_and_then_the_end() {
         let (theirs, ours) = message_pair().unwrap();
         nix::unistd::write(&ours, b"a line that nobody reads").unwrap();
         nix::unistd::write(&theirs, b"report").unwrap();

@@ -1,10 +1,10 @@
-//! What `/proc` says of processes: states, the tree below us, and whether a program waits at a terminal.
+//! Reads `/proc`: the state of processes, the process tree below the runner, and whether a program waits at a terminal.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-/// The fields of `/proc/PID/stat` that the runner looks at.
+/// The fields of `/proc/PID/stat` that the runner uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub state: u8,
@@ -13,16 +13,17 @@ pub struct Stat {
     pub session: i32,
 }
 
+/// The state of a process, or `None` if it is gone.
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// What a process is called: after `fork` as its parent, after `exec` as its program.
+/// The name of a process: its parent's name after `fork`, its program's name after `exec`.
 pub fn name(pid: i32) -> Option<Vec<u8>> {
     std::fs::read(format!("/proc/{pid}/comm")).ok()
 }
 
-/// Whether a process catches and ignores these signals. `None` where the kernel does not tell, as gVisor's.
+/// Whether a process catches the first signal and ignores the second. `None` if the kernel does not tell, as with gVisor.
 pub fn catches_and_ignores(pid: i32, caught: i32, ignored: i32) -> Option<bool> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let has = |field: &str, signal: i32| {
@@ -32,7 +33,29 @@ pub fn catches_and_ignores(pid: i32, caught: i32, ignored: i32) -> Option<bool> 
     Some(has("SigCgt:", caught)? && has("SigIgn:", ignored)?)
 }
 
-/// The command name stands in parentheses and may itself hold any byte, `)` included: fields count from the last one.
+/// The threads of a process.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The thread that traces a thread of `pid`. `None` if there is none in this pid namespace.
+pub fn tracer_of(pid: i32, thread: i32) -> Option<i32> {
+    status_number(&format!("/proc/{pid}/task/{thread}/status"), "TracerPid:").filter(|tracer| *tracer != 0)
+}
+
+/// The process that a thread belongs to.
+pub fn thread_group(thread: i32) -> Option<i32> {
+    status_number(&format!("/proc/{thread}/status"), "Tgid:")
+}
+
+fn status_number(path: &str, field: &str) -> Option<i32> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
+}
+
+/// Parses `/proc/PID/stat`. The command's name is in parentheses and may contain any byte, even `)`, so the fields are
+/// counted from the last one.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let end = text.iter().rposition(|b| *b == b')')?;
     let mut fields = std::str::from_utf8(text.get(end + 1..)?).ok()?.split_ascii_whitespace();
@@ -44,6 +67,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
+/// The pids of all processes that this one can see.
 pub fn pids() -> io::Result<Vec<i32>> {
     let mut pids = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -54,7 +78,7 @@ pub fn pids() -> io::Result<Vec<i32>> {
     Ok(pids)
 }
 
-/// Every process below this one, whatever session or group it moved to.
+/// The pids of all processes below this one, in any session or group.
 pub fn descendants() -> io::Result<Vec<i32>> {
     let all: Vec<(i32, i32)> = pids()?.into_iter().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
     let mut found = vec![i32::try_from(std::process::id()).map_err(io::Error::other)?];
@@ -68,13 +92,13 @@ pub fn descendants() -> io::Result<Vec<i32>> {
     Ok(found)
 }
 
-/// Whether `pid` is asleep in a system call that waits for input on the terminal at `path`. `None` where the kernel does
-/// not let us see: other users' system calls need CAP_SYS_PTRACE.
+/// Whether `pid` sleeps in a system call that waits for input on the terminal at `path`. `None` if the kernel does not show
+/// it: seeing another user's system calls needs CAP_SYS_PTRACE.
 pub fn waits_for_terminal(pid: i32, path: &Path) -> Option<bool> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     let mut fields = text.split_ascii_whitespace();
     let Some(number) = fields.next().and_then(|n| n.parse::<libc::c_long>().ok()) else {
-        // "running", or "-1" for a process blocked outside a system call.
+        // The text is "running", or "-1" for a process that is blocked outside a system call.
         return Some(false);
     };
     let mut argument =
@@ -86,7 +110,7 @@ pub fn waits_for_terminal(pid: i32, path: &Path) -> Option<bool> {
     };
     Some(match number {
         libc::SYS_read => is_terminal(first),
-        // One descriptor watched, and descriptors count from 0: it is standard input.
+        // It watches one descriptor, and the count starts at 0: it is standard input.
         libc::SYS_pselect6 if first == 1 => is_terminal(0),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_select if first == 1 => is_terminal(0),
@@ -97,7 +121,7 @@ pub fn waits_for_terminal(pid: i32, path: &Path) -> Option<bool> {
     })
 }
 
-/// The descriptor in the one `pollfd` that `pid` waits with.
+/// The descriptor in the single `pollfd` that `pid` waits with.
 fn polled_fd(pid: i32, address: u64) -> Option<u64> {
     use std::os::unix::fs::FileExt;
     let mut bytes = [0; std::mem::size_of::<RawFd>()];
@@ -119,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_signals_of_a_process_are_told() {
-        // Not INT and QUIT, which a shell that was started in the background cannot trap.
+        // INT and QUIT are not used, because a shell that was started in the background cannot trap them.
         let mut child = std::process::Command::new("bash")
             .args(["-c", "trap : USR1; trap '' USR2; echo; read"])
             .stdin(std::process::Stdio::piped())

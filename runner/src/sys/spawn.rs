@@ -1,81 +1,112 @@
-//! Starting a program as the sandbox user.
+//! Starts a program.
 //!
-//! `std::process::Command` does fork, exec and the report of a failed exec; what it does not know is done in the child
-//! just before exec. The `Child` it gives is dropped: the reaper waits.
+//! `std::process::Command` forks, executes and reports a failed exec. The rest happens in the child just before exec, with
+//! plain system calls on values that were made before the fork. The `Child` is dropped, because the reaper waits for it.
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{chdir, setsid};
+use rustix::process::ioctl_tiocsctty;
 
 use super::identity::{self, Identity};
 use super::tty::Slave;
-use super::{sched, signal};
+use super::{cgroup, sched, signal};
 
-/// What a new process is to its terminal.
+/// The umask of commands. The runner's own umask is 0.
+const COMMAND_UMASK: Mode = Mode::S_IWGRP.union(Mode::S_IWOTH);
+
+/// The session of a new process. The process always leads a new one.
 pub enum Session<'a> {
-    /// Leader of a new session without a terminal.
+    /// Without a terminal.
     Detached,
-    /// Leader of a new session whose controlling terminal is this one.
+    /// With this controlling terminal.
     Terminal(&'a Slave),
 }
 
-/// Spawns `command` and gives its pid, which the caller must hand to the reaper before it next awaits.
-pub fn spawn(command: Command, identity: Identity, session: Session<'_>) -> io::Result<i32> {
-    spawn_in(command, identity, session, None)
+/// The most files that a command may have open, if it is less than what the runner may have. It belongs to the process, as the runner's
+/// own limits do, and is set once before anything is started.
+static OPEN_FILES: OnceLock<u64> = OnceLock::new();
+
+/// Limits the open files of every process that is started from now on.
+pub fn limit_open_files(max: u64) -> io::Result<()> {
+    // Nobody can raise a limit again.
+    let (_, own) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    OPEN_FILES.set(max.min(own)).map_err(|_| io::ErrorKind::AlreadyExists.into())
 }
 
-/// As `spawn`, in a directory that is entered as the sandbox user and not as the runner.
-pub fn spawn_in(mut command: Command, identity: Identity, session: Session<'_>, dir: Option<&Path>) -> io::Result<i32> {
+/// Starts `command` as the sandbox user and returns its pid, which the caller must hand to the reaper before it next awaits.
+pub fn spawn(command: Command, identity: Identity, session: Session<'_>) -> io::Result<i32> {
+    spawn_as(command, identity, session, None, Vec::new())
+}
+
+/// The same as `spawn`, in a directory that is entered as the sandbox user and not as the runner.
+pub fn spawn_in(command: Command, identity: Identity, session: Session<'_>, dir: Option<&Path>) -> io::Result<i32> {
+    spawn_as(command, identity, session, dir, Vec::new())
+}
+
+/// The same as `spawn`, with descriptors that the program inherits under the numbers that they have here.
+pub fn spawn_with(
+    command: Command,
+    identity: Identity,
+    session: Session<'_>,
+    inherited: Vec<OwnedFd>,
+) -> io::Result<i32> {
+    spawn_as(command, identity, session, None, inherited)
+}
+
+fn spawn_as(
+    mut command: Command,
+    identity: Identity,
+    session: Session<'_>,
+    dir: Option<&Path>,
+    inherited: Vec<OwnedFd>,
+) -> io::Result<i32> {
     let dir = dir.map(|d| CString::new(d.as_os_str().as_bytes())).transpose()?;
     let oom_score: CString = identity::command_oom_score();
     let terminal = match session {
         Session::Detached => None,
-        Session::Terminal(slave) => Some(slave.as_raw_fd()),
+        Session::Terminal(slave) => Some(slave.try_clone()?),
     };
-    // SAFETY: the closure only makes async-signal-safe calls on values captured before the fork. `terminal` stays open
-    // in the parent until spawn returns.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::setsid() == -1 {
-                return Err(io::Error::last_os_error());
-            }
-            if let Some(fd) = terminal
-                && libc::ioctl(fd, libc::TIOCSCTTY, 0) == -1
-            {
-                return Err(io::Error::last_os_error());
-            }
-            identity::raise_oom_score(&oom_score);
-            if terminal.is_some() {
-                // A shell, which is waited for; what it starts is not.
-                sched::take_short_turns();
-            }
-            // What is blocked or ignored stays so across exec: the runner blocks some, what started it may ignore others.
-            signal::reset_all();
-            // The runner's own is 0.
-            libc::umask(0o022);
-            identity::become_user(identity)?;
-            match &dir {
-                Some(dir) if libc::chdir(dir.as_ptr()) == -1 => Err(io::Error::last_os_error()),
-                _ => Ok(()),
-            }
-        });
-    }
-    let child = command.spawn()?;
-    i32::try_from(child.id()).map_err(io::Error::other)
+    let before_exec = move || {
+        setsid()?;
+        for fd in &inherited {
+            fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        }
+        if let Some(terminal) = &terminal {
+            ioctl_tiocsctty(terminal)?;
+            // A shell should answer at once. The programs that it starts do not inherit this.
+            sched::request_short_slices();
+        }
+        cgroup::enter_commands()?;
+        if let Some(max) = OPEN_FILES.get() {
+            setrlimit(Resource::RLIMIT_NOFILE, *max, *max)?;
+        }
+        identity::raise_oom_score(&oom_score);
+        // Blocked and ignored signals survive exec: the runner blocks some, and the process that started it may ignore
+        // others.
+        signal::reset_all();
+        umask(COMMAND_UMASK);
+        identity::become_user(identity)?;
+        if let Some(dir) = &dir {
+            chdir(dir.as_c_str())?;
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes async-signal-safe calls only, on values that it owns since before the fork.
+    unsafe { command.pre_exec(before_exec) };
+    pid_of(command)
 }
 
-/// Spawns `command` as whoever the runner is, in a process group of its own, with signals as a new program expects them.
-pub fn spawn_plain(mut command: Command) -> io::Result<i32> {
-    // SAFETY: `reset_all` makes async-signal-safe calls only.
-    unsafe {
-        command.process_group(0).pre_exec(|| {
-            signal::reset_all();
-            Ok(())
-        });
-    }
+fn pid_of(mut command: Command) -> io::Result<i32> {
     i32::try_from(command.spawn()?.id()).map_err(io::Error::other)
 }

@@ -1,15 +1,14 @@
-//! What a driver is asked, and what it needs and shows.
+//! The requests to a driver, and the context that it runs in.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
-use shared_protocol::runner::{ExecRequest, ShellView};
+use shared_protocol::runner::ExecRequest;
 use shared_protocol::{ErrorBody, ExecId};
 use tokio::sync::oneshot;
 
 use super::super::attach::Attachment;
+use super::super::saved_state::SavedState;
 use super::super::scratch::ScratchRoot;
-use super::super::state::State;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::exec::{Exec, ExecTable};
@@ -19,7 +18,7 @@ use crate::sys::identity::Identity;
 use crate::sys::tty::Size;
 
 pub enum Request {
-    Exec(Box<Job>),
+    Exec(Box<QueuedExec>),
     Signal {
         number: i32,
         exec_id: Option<ExecId>,
@@ -29,7 +28,7 @@ pub enum Request {
         bytes: Vec<u8>,
         reply: oneshot::Sender<Result<(), ErrorBody>>,
     },
-    /// As `Input`, from somebody at the terminal: answered once it has been taken, however long that is.
+    /// The same as `Input`, from a person at the terminal: answered when the bytes have been taken, however long that takes.
     Type {
         bytes: Vec<u8>,
         reply: oneshot::Sender<()>,
@@ -44,41 +43,24 @@ pub enum Request {
     Reset {
         reply: oneshot::Sender<()>,
     },
-    /// The sandbox has become somebody's: the variables that came with it are in the environment by now.
+    /// The sandbox was claimed: the environment now has the variables of the claim.
     Claim,
-    /// The state after the last command, once it is there.
+    /// Asks for the state after the last command. Answered when that state is written.
     State {
-        reply: oneshot::Sender<Option<State>>,
+        reply: oneshot::Sender<Option<SavedState>>,
     },
-    /// The runner ends: nothing new, and the shell goes with the command that runs.
+    /// The runner is ending: the shell takes no more commands, and closes when its command is over.
     Drain,
     Close {
         reply: oneshot::Sender<()>,
     },
 }
 
-/// An exec on its way to bash.
-pub struct Job {
+/// An exec that waits for bash.
+pub struct QueuedExec {
     pub exec: Rc<Exec>,
     pub request: ExecRequest,
     pub stdin: Option<Vec<u8>>,
-    /// Shells it was sent to so far.
-    pub(super) attempts: u32,
-    pub(super) restarted: bool,
-}
-
-impl Job {
-    pub fn new(exec: Rc<Exec>, request: ExecRequest, stdin: Option<Vec<u8>>) -> Self {
-        Self { exec, request, stdin, attempts: 0, restarted: false }
-    }
-}
-
-/// What outlives the driver's turns and others may look at.
-#[derive(Clone)]
-pub struct Shared {
-    pub view: Rc<RefCell<ShellView>>,
-    /// After the last command; what a new shell is made from.
-    pub state: Rc<RefCell<Option<State>>>,
 }
 
 /// What a driver needs from the rest of the runner.

@@ -1,33 +1,33 @@
-//! Packed by us, read by the `tar` crate: a second opinion on the format.
+//! Tests of packing: the `tar` crate reads what this code packs.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
 use super::*;
 use crate::files::Job;
-use crate::files::channel::Outcome;
-use crate::files::ground::Ground;
+use crate::files::fixture::Fixture;
+use crate::files::protocol::HelperResult;
 
-fn packed(ground: &Ground) -> Vec<u8> {
-    let (outcome, data) = ground.run(&Job::Pack { path: b".".to_vec() });
-    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+fn packed(fixture: &Fixture) -> Vec<u8> {
+    let (outcome, data) = fixture.run(&Job::Pack { path: b".".to_vec() });
+    assert!(matches!(outcome, HelperResult::Done(_)), "{outcome:?}");
     data.unwrap()
 }
 
 #[test]
 fn a_directory_is_packed_with_long_names_odd_bytes_and_links() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let long = format!("{}/{}", "n".repeat(120), "m".repeat(200));
-    ground.file(&long, b"deep");
-    ground.file("a", &[7; 1000]);
+    fixture.file(&long, b"deep");
+    fixture.file("a", &[7; 1000]);
     let exactly = "e".repeat(SHORT_NAME);
-    ground.file(&exactly, b"");
-    ground.link("./a//b/", "link");
-    ground.link("t".repeat(300), "long-link");
-    std::fs::write(ground.workspace().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), b"!").unwrap();
-    nix::unistd::mkfifo(&ground.workspace().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fixture.file(&exactly, b"");
+    fixture.link("./a//b/", "link");
+    fixture.link("t".repeat(300), "long-link");
+    std::fs::write(fixture.workspace().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), b"!").unwrap();
+    nix::unistd::mkfifo(&fixture.workspace().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
 
-    let bytes = packed(&ground);
+    let bytes = packed(&fixture);
     let mut archive = tar::Archive::new(bytes.as_slice());
     let mut found = BTreeMap::new();
     for entry in archive.entries().unwrap() {
@@ -50,23 +50,23 @@ fn a_directory_is_packed_with_long_names_odd_bytes_and_links() {
 
 #[test]
 fn a_file_that_changed_size_does_not_shift_what_follows() {
-    let ground = Ground::new();
-    ground.file("f", b"0123456789");
+    let fixture = Fixture::new();
+    fixture.file("f", b"0123456789");
     let mut said = Vec::new();
-    let mut answer = Answer::new(&mut said);
-    answer.head(200, Content::Tar, None).unwrap();
-    let mut packing = Packing { asked: b".", to: DataWriter::new(&mut answer), buffer: vec![0; MAX_FRAME] };
-    let dir = std::fs::File::open(ground.workspace()).unwrap();
+    let mut reply = ReplyWriter::new(&mut said);
+    reply.head(200, Content::Tar, None).unwrap();
+    let mut packing = Packing { asked: b".", to: DataWriter::new(&mut reply), buffer: vec![0; MAX_FRAME] };
+    let dir = std::fs::File::open(fixture.workspace()).unwrap();
     for claimed in [4, 700] {
-        let mut stat = nix::sys::stat::stat(&ground.workspace().join("f")).unwrap();
+        let mut stat = nix::sys::stat::stat(&fixture.workspace().join("f")).unwrap();
         stat.st_size = claimed;
         let entry = Entry { path: b"f", dir: std::os::fd::AsFd::as_fd(&dir), name: b"f", stat: &stat };
         packing.entry(&entry).unwrap();
     }
     packing.to.write_all(&[0; BLOCK * END_BLOCKS]).unwrap();
     packing.to.flush().unwrap();
-    answer.end().unwrap();
-    let bytes = crate::files::channel::tests::heard(&said).1.unwrap();
+    reply.end().unwrap();
+    let bytes = crate::files::protocol::tests::heard(&said).1.unwrap();
     let contents: Vec<Vec<u8>> = tar::Archive::new(bytes.as_slice())
         .entries()
         .unwrap()
@@ -83,8 +83,8 @@ fn a_file_that_changed_size_does_not_shift_what_follows() {
 
 #[test]
 fn an_empty_directory_is_an_archive_too_and_a_file_is_not_one() {
-    let ground = Ground::new();
-    assert_eq!(packed(&ground), [0; BLOCK * END_BLOCKS]);
-    ground.file("f", b"");
-    assert!(ground.refusal(&Job::Pack { path: b"f".to_vec() }).contains("not a directory"));
+    let fixture = Fixture::new();
+    assert_eq!(packed(&fixture), [0; BLOCK * END_BLOCKS]);
+    fixture.file("f", b"");
+    assert!(fixture.refusal(&Job::Pack { path: b"f".to_vec() }).contains("not a directory"));
 }

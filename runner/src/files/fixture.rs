@@ -1,28 +1,28 @@
-//! For tests: a root of its own with a workspace in it, and a place outside that nothing may reach.
+//! A test fixture: a root directory with a workspace in it, and a directory outside that nothing may reach.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use super::channel::Answer;
-use super::channel::tests::{heard, sent};
-use super::channel::{Intake, Outcome};
-use super::resolve::Places;
+use super::protocol::ReplyWriter;
+use super::protocol::tests::{heard, sent};
+use super::protocol::{BodyReader, HelperResult};
+use super::resolve::Roots;
 use super::{Job, dispatch};
 
-pub struct Ground {
+pub struct Fixture {
     dir: tempfile::TempDir,
-    pub places: Places,
+    pub roots: Roots,
 }
 
-impl Ground {
+impl Fixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("root/ws")).unwrap();
         std::fs::create_dir(dir.path().join("outside")).unwrap();
         std::fs::write(dir.path().join("outside/secret"), b"secret").unwrap();
         let root = dir.path().join("root");
-        let places = Places::new(&root, &root.join("ws"));
-        Self { dir, places }
+        let roots = Roots::new(&root, &root.join("ws"));
+        Self { dir, roots }
     }
 
     pub fn root(&self) -> PathBuf {
@@ -37,7 +37,7 @@ impl Ground {
         self.dir.path().join("outside")
     }
 
-    /// A file in the workspace, with the directories that lead to it.
+    /// Makes a file in the workspace, with the directories that lead to it.
     pub fn file(&self, path: &str, content: &[u8]) {
         let path = self.workspace().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -52,7 +52,7 @@ impl Ground {
         std::fs::read(self.workspace().join(path)).unwrap()
     }
 
-    /// Everything in the workspace's top directory, sorted.
+    /// The names in the workspace, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.workspace()).unwrap();
         let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -60,7 +60,7 @@ impl Ground {
         names
     }
 
-    /// Directories in each other, `d/d/d…`, as many as asked: deeper than a path can be long.
+    /// Makes nested directories, `d/d/d…`, deeper than a path can be long.
     pub fn deep(&self, levels: usize) {
         use nix::fcntl::{OFlag, openat};
         use nix::sys::stat::{Mode, mkdirat};
@@ -71,17 +71,17 @@ impl Ground {
         }
     }
 
-    /// Does a job as a helper would, but here: its outcome, and its data where the answer was ended.
-    pub fn run(&self, job: &Job) -> (Outcome, Option<Vec<u8>>) {
+    /// Runs a job in this process. Returns its result, and its data if the reply was ended.
+    pub fn run(&self, job: &Job) -> (HelperResult, Option<Vec<u8>>) {
         self.run_with(job, &sent(b"", 1, true))
     }
 
-    /// The same, with what the runner sends.
-    pub fn run_with(&self, job: &Job, mut input: &[u8]) -> (Outcome, Option<Vec<u8>>) {
+    /// The same as `run`, with the body that the runner sends.
+    pub fn run_with(&self, job: &Job, mut input: &[u8]) -> (HelperResult, Option<Vec<u8>>) {
         let mut said = Vec::new();
-        let mut answer = Answer::new(&mut said);
-        if let Err(error) = dispatch(&self.places, job, &mut Intake::new(&mut input), &mut answer) {
-            answer.outcome(&Outcome::Failed(error)).unwrap();
+        let mut reply = ReplyWriter::new(&mut said);
+        if let Err(error) = dispatch(&self.roots, job, &mut BodyReader::new(&mut input), &mut reply) {
+            reply.outcome(&HelperResult::Failed(error)).unwrap();
         }
         heard(&said)
     }
@@ -93,7 +93,7 @@ impl Ground {
 
     pub fn refusal_with(&self, job: &Job, body: &[u8]) -> String {
         match self.run_with(job, &sent(body, 1000, true)) {
-            (Outcome::Failed(error), _) => error.message,
+            (HelperResult::Failed(error), _) => error.message,
             (done, _) => panic!("{job:?} was done: {done:?}"),
         }
     }

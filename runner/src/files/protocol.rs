@@ -1,15 +1,16 @@
-//! What helper and runner say to each other over their two pipes.
+//! The protocol between the runner and a helper process, over two pipes.
 //!
 //! ```text
 //! helper → runner   progress*  [ready]  progress*  head  (data | progress)*  end
 //! runner → helper   data*  end
 //! ```
 //!
-//! A frame is a tag, a length of four bytes (little-endian) and so many bytes. An end is always said: a pipe that closes
-//! without one was cut, by a death or by a client that went away, and what came over it must not be taken for the whole.
-//! A failure is a head too. One that comes after a good head can only be logged, and cuts the answer.
+//! A frame is a tag, a length of four bytes (little-endian) and that many bytes. The end is always sent: a pipe that closes
+//! without it was cut, because a process died or the client disconnected, and the data is incomplete. A failure is sent as a
+//! head too. A failure after a successful head can only be logged, and cuts the reply.
 //!
-//! The runner trusts nothing it reads here: the helper runs as the sandbox user. A frame beyond `MAX_FRAME` is an error.
+//! The runner trusts nothing that it reads here, because the helper runs as the sandbox user. A frame beyond `MAX_FRAME` is
+//! an error.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::time::{Duration, Instant};
@@ -18,12 +19,12 @@ use bytes::{Buf, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use shared_protocol::ErrorBody;
 
-/// The longest payload of a frame: what a file is read and sent in.
+/// The longest payload of a frame. Files are read and sent in pieces of this size.
 pub const MAX_FRAME: usize = 64 * 1024;
 pub const PREFIX: usize = 5;
 
-/// How often a helper that has nothing to send says that it is still at work. Well below `helper::HELPER_STALL`.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+/// How often a helper that has nothing to send reports progress. It is well below `helper::HELPER_STALL`.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 const READY: u8 = b'R';
 const PROGRESS: u8 = b'P';
@@ -32,19 +33,19 @@ const DATA: u8 = b'D';
 const END: u8 = b'E';
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame {
-    /// The helper has opened what it will write to: the client may send.
+pub enum HelperFrame {
+    /// The helper has opened the file that it writes to, so the body may be sent.
     Ready,
-    /// Nothing to send yet, but work was done since the last frame.
+    /// The helper has worked since the last frame, but has nothing to send yet.
     Progress,
     Head(Bytes),
     Data(Bytes),
     End,
 }
 
-/// The beginning of an answer.
+/// The head of a reply, or the reason that there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum HelperResult {
     Done(Head),
     Failed(ErrorBody),
 }
@@ -53,9 +54,9 @@ pub enum Outcome {
 pub struct Head {
     pub status: u16,
     pub content: Content,
-    /// How many bytes of data will come, where that is known.
+    /// The number of data bytes that follow, if it is known.
     pub length: Option<u64>,
-    /// `Content-Range`, of a part of a file.
+    /// The `Content-Range` of a part of a file.
     pub range: Option<String>,
 }
 
@@ -85,8 +86,8 @@ pub fn end_frame() -> [u8; PREFIX] {
     prefix(END, 0)
 }
 
-/// Takes one whole frame off the front, if there is one.
-pub fn take_frame(buffer: &mut BytesMut) -> Result<Option<Frame>, BadFrame> {
+/// Takes one complete frame off the front of the buffer, if there is one.
+pub fn take_frame(buffer: &mut BytesMut) -> Result<Option<HelperFrame>, BadFrame> {
     let Some((&[tag, a, b, c, d], rest)) = buffer.split_first_chunk::<PREFIX>() else { return Ok(None) };
     let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).map_err(|_| BadFrame)?;
     if length > MAX_FRAME {
@@ -98,24 +99,24 @@ pub fn take_frame(buffer: &mut BytesMut) -> Result<Option<Frame>, BadFrame> {
     buffer.advance(PREFIX);
     let payload = buffer.split_to(length).freeze();
     Ok(Some(match (tag, length) {
-        (HEAD, _) => Frame::Head(payload),
-        (DATA, _) => Frame::Data(payload),
-        (READY, 0) => Frame::Ready,
-        (PROGRESS, 0) => Frame::Progress,
-        (END, 0) => Frame::End,
+        (HEAD, _) => HelperFrame::Head(payload),
+        (DATA, _) => HelperFrame::Data(payload),
+        (READY, 0) => HelperFrame::Ready,
+        (PROGRESS, 0) => HelperFrame::Progress,
+        (END, 0) => HelperFrame::End,
         _ => return Err(BadFrame),
     }))
 }
 
-/// The helper's way to speak. Its errors are those of the pipe: the runner is gone, and nobody is left to be told.
-pub struct Answer<'a> {
+/// Writes the helper's frames. Its errors are errors of the pipe: the runner is gone, and nobody is left to report to.
+pub struct ReplyWriter<'a> {
     output: &'a mut dyn Write,
-    spoken: Instant,
+    last_frame: Instant,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ReplyWriter<'a> {
     pub fn new(output: &'a mut dyn Write) -> Self {
-        Self { output, spoken: Instant::now() }
+        Self { output, last_frame: Instant::now() }
     }
 
     fn frame(&mut self, tag: u8, payload: &[u8]) -> io::Result<()> {
@@ -123,7 +124,7 @@ impl<'a> Answer<'a> {
         let written = self.output.write_vectored(&[IoSlice::new(&prefix), IoSlice::new(payload)])?;
         self.output.write_all(prefix.get(written..).unwrap_or_default())?;
         self.output.write_all(payload.get(written.saturating_sub(PREFIX)..).unwrap_or_default())?;
-        self.spoken = Instant::now();
+        self.last_frame = Instant::now();
         Ok(())
     }
 
@@ -131,17 +132,17 @@ impl<'a> Answer<'a> {
         self.frame(READY, &[])
     }
 
-    /// To be called at every step of long work.
-    pub fn tick(&mut self) -> io::Result<()> {
-        if self.spoken.elapsed() < SIGN_OF_LIFE { Ok(()) } else { self.frame(PROGRESS, &[]) }
+    /// Sends a progress frame if the last frame was long ago. Long work calls it at every step.
+    pub fn report_progress(&mut self) -> io::Result<()> {
+        if self.last_frame.elapsed() < PROGRESS_INTERVAL { Ok(()) } else { self.frame(PROGRESS, &[]) }
     }
 
-    pub fn outcome(&mut self, outcome: &Outcome) -> io::Result<()> {
+    pub fn outcome(&mut self, outcome: &HelperResult) -> io::Result<()> {
         self.frame(HEAD, &serde_json::to_vec(outcome)?)
     }
 
     pub fn head(&mut self, status: u16, content: Content, length: Option<u64>) -> io::Result<()> {
-        self.outcome(&Outcome::Done(Head { status, content, length, range: None }))
+        self.outcome(&HelperResult::Done(Head { status, content, length, range: None }))
     }
 
     pub fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -152,7 +153,7 @@ impl<'a> Answer<'a> {
         self.frame(END, &[])
     }
 
-    /// A whole answer: a small document.
+    /// Sends a whole reply with a small document.
     pub fn json(&mut self, status: u16, value: &impl Serialize) -> io::Result<()> {
         let bytes = serde_json::to_vec(value)?;
         self.head(status, Content::Json, Some(bytes.len() as u64))?;
@@ -161,15 +162,15 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Gathers small writes into frames. What is written must be flushed at the end.
+/// Collects small writes into frames. The last bytes must be flushed.
 pub struct DataWriter<'a, 'b> {
-    pub answer: &'a mut Answer<'b>,
+    pub reply: &'a mut ReplyWriter<'b>,
     gathered: Vec<u8>,
 }
 
 impl<'a, 'b> DataWriter<'a, 'b> {
-    pub fn new(answer: &'a mut Answer<'b>) -> Self {
-        Self { answer, gathered: Vec::with_capacity(MAX_FRAME) }
+    pub fn new(reply: &'a mut ReplyWriter<'b>) -> Self {
+        Self { reply, gathered: Vec::with_capacity(MAX_FRAME) }
     }
 }
 
@@ -184,27 +185,27 @@ impl Write for DataWriter<'_, '_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.answer.data(&self.gathered)?;
+        self.reply.data(&self.gathered)?;
         self.gathered.clear();
         Ok(())
     }
 }
 
-/// The helper's way to listen: the bytes of the request's body. It reads as ended only where the runner said so; a body
-/// that was cut is an `UnexpectedEof`.
-pub struct Intake<'a> {
+/// Reads the request's body in the helper. The body is complete only if the runner sent an end; a cut body is an
+/// `UnexpectedEof`.
+pub struct BodyReader<'a> {
     input: &'a mut dyn Read,
     left: usize,
     ended: bool,
 }
 
-impl<'a> Intake<'a> {
+impl<'a> BodyReader<'a> {
     pub fn new(input: &'a mut dyn Read) -> Self {
         Self { input, left: 0, ended: false }
     }
 }
 
-impl Read for Intake<'_> {
+impl Read for BodyReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.left == 0 {
             if self.ended {
@@ -235,22 +236,22 @@ pub mod tests {
 
     use super::*;
 
-    /// What a client of this answer would get: its head and, where it was ended, its data.
-    pub fn heard(said: &[u8]) -> (Outcome, Option<Vec<u8>>) {
+    /// What a client gets of this reply: its head and, if the reply was complete, its data.
+    pub fn heard(said: &[u8]) -> (HelperResult, Option<Vec<u8>>) {
         let (mut buffer, mut outcome, mut data) = (BytesMut::from(said), None, Vec::new());
         while let Some(frame) = take_frame(&mut buffer).unwrap() {
             match frame {
-                Frame::Head(bytes) if outcome.is_none() => outcome = serde_json::from_slice(&bytes).unwrap(),
-                Frame::Head(_) => break,
-                Frame::Data(bytes) => data.extend_from_slice(&bytes),
-                Frame::End => return (outcome.unwrap(), Some(data)),
-                Frame::Ready | Frame::Progress => {}
+                HelperFrame::Head(bytes) if outcome.is_none() => outcome = serde_json::from_slice(&bytes).unwrap(),
+                HelperFrame::Head(_) => break,
+                HelperFrame::Data(bytes) => data.extend_from_slice(&bytes),
+                HelperFrame::End => return (outcome.unwrap(), Some(data)),
+                HelperFrame::Ready | HelperFrame::Progress => {}
             }
         }
         (outcome.unwrap(), None)
     }
 
-    /// A body as the runner sends it, in chunks of this size; ended, or cut after its last byte.
+    /// A body as the runner sends it, in chunks of this size, with or without the end.
     pub fn sent(body: &[u8], chunk: usize, ended: bool) -> Vec<u8> {
         let mut frames = Vec::new();
         for bytes in body.chunks(chunk) {
@@ -268,11 +269,11 @@ pub mod tests {
         let whole = sent(b"hello", 2, true);
         for cut in 0..whole.len() {
             let mut pipe = &whole[..cut];
-            let error = Intake::new(&mut pipe).read_to_end(&mut Vec::new()).unwrap_err();
+            let error = BodyReader::new(&mut pipe).read_to_end(&mut Vec::new()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "cut after {cut} bytes");
         }
         let (mut pipe, mut body) = (whole.as_slice(), Vec::new());
-        Intake::new(&mut pipe).read_to_end(&mut body).unwrap();
+        BodyReader::new(&mut pipe).read_to_end(&mut body).unwrap();
         assert_eq!(body, b"hello");
     }
 
@@ -290,14 +291,14 @@ pub mod tests {
             pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..3000), 0..40),
         ) {
             let mut said = Vec::new();
-            let mut answer = Answer::new(&mut said);
-            answer.head(200, Content::Bytes, None).unwrap();
-            let mut writer = DataWriter::new(&mut answer);
+            let mut reply = ReplyWriter::new(&mut said);
+            reply.head(200, Content::Bytes, None).unwrap();
+            let mut writer = DataWriter::new(&mut reply);
             for piece in &pieces {
                 writer.write_all(piece).unwrap();
             }
             writer.flush().unwrap();
-            answer.end().unwrap();
+            reply.end().unwrap();
             prop_assert_eq!(heard(&said).1, Some(pieces.concat()));
         }
 

@@ -1,11 +1,10 @@
-//! A directory's content as a tar stream.
+//! Packs a directory's content into a tar stream.
 //!
-//! GNU format, with its long names: paths relative to the directory, links as links, bytes of names as they are. Owners are
-//! written as 0, as they mean nothing elsewhere. FIFOs, sockets and devices are left out. A file that changes while it is
-//! packed is cut or filled up with zeros to the size that its header says, so that the stream as a whole stays sound.
+//! The format is GNU's, with its long names. Paths are relative to the directory, links stay links, and the bytes of names are
+//! kept. Owners are written as 0, since they mean nothing elsewhere. FIFOs, sockets and devices are left out. If a file changes
+//! while it is packed, it is cut or filled with zeros to the size in its header, so that the stream as a whole stays valid.
 //!
-//! It refuses, before the first byte, a tree with something in it that may not be read: an archive that silently lacks
-//! files is worse than none.
+//! A tree with an unreadable file is refused before the first byte: an archive that silently lacks files is worse than none.
 
 use std::io::{self, Read, Write};
 
@@ -15,48 +14,49 @@ use nix::unistd::{AccessFlags, faccessat};
 use shared_protocol::ErrorBody;
 use shared_protocol::runner::FileKind;
 use tar::{EntryType, Header};
+use tar_unpack::{BLOCK, padding};
 
-use super::channel::{Answer, Content, DataWriter, MAX_FRAME};
 use super::error::{At, from_errno};
-use super::node::{self, MODE_BITS};
-use super::resolve::{Last, Missing, Places, resolve};
-use super::tree::{self, Entry, Next, Visitor};
+use super::inode::{self, MODE_BITS};
+use super::protocol::{Content, DataWriter, MAX_FRAME, ReplyWriter};
+use super::resolve::{FinalLink, MissingDirs, Roots, resolve};
+use super::tree::{self, Descend, Entry, Visitor};
 
-pub const BLOCK: usize = 512;
-/// An archive's end.
+/// The number of zero blocks that end an archive.
 const END_BLOCKS: usize = 2;
-/// Bytes that a header holds of a name or a link.
+/// The most bytes of a name or a link that fit into a header.
 const SHORT_NAME: usize = 100;
-/// What GNU tar calls an entry that holds the long name of the next.
+/// The name of an entry that holds the long name of the next one, as in GNU tar.
 const LONG_NAME: &[u8] = b"././@LongLink";
 
-pub fn pack(places: &Places, path: &[u8], answer: &mut Answer<'_>) -> Result<(), ErrorBody> {
-    let node = resolve(places, path, Last::Follow, Missing::Fail)?.node(path)?;
-    tree::walk(node.open_directory(path)?, path, &mut Check { asked: path, answer })?;
-    answer.head(200, Content::Tar, None).at(path)?;
-    let mut packing = Packing { asked: path, to: DataWriter::new(answer), buffer: vec![0; MAX_FRAME] };
-    tree::walk(node.open_directory(path)?, path, &mut packing)?;
+/// Packs the directory at `path` into the reply.
+pub fn pack(roots: &Roots, path: &[u8], reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
+    let inode = resolve(roots, path, FinalLink::Follow, MissingDirs::Fail)?.inode(path)?;
+    tree::walk(inode.open_directory(path)?, path, &mut Check { asked: path, reply })?;
+    reply.head(200, Content::Tar, None).at(path)?;
+    let mut packing = Packing { asked: path, to: DataWriter::new(reply), buffer: vec![0; MAX_FRAME] };
+    tree::walk(inode.open_directory(path)?, path, &mut packing)?;
     packing.to.write_all(&[0; BLOCK * END_BLOCKS]).at(path)?;
     packing.to.flush().at(path)?;
-    answer.end().at(path)
+    reply.end().at(path)
 }
 
-/// Looks whether everything may be read.
+/// Checks that everything can be read.
 struct Check<'a, 'b> {
     asked: &'a [u8],
-    answer: &'a mut Answer<'b>,
+    reply: &'a mut ReplyWriter<'b>,
 }
 
 impl Visitor for Check<'_, '_> {
-    fn entry(&mut self, entry: &Entry<'_>) -> Result<Next, ErrorBody> {
-        self.answer.tick().at(self.asked)?;
-        if node::kind(entry.stat) == FileKind::File {
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<Descend, ErrorBody> {
+        self.reply.report_progress().at(self.asked)?;
+        if inode::kind(entry.stat) == FileKind::File {
             match faccessat(entry.dir, entry.name, AccessFlags::R_OK, AtFlags::empty()) {
                 Ok(()) | Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(from_errno(&tree::below(self.asked, entry.path, b""), errno)),
             }
         }
-        Ok(Next::Enter)
+        Ok(Descend::Enter)
     }
 
     fn not_entered(&mut self, path: &[u8], why: Errno) -> Result<(), ErrorBody> {
@@ -64,6 +64,7 @@ impl Visitor for Check<'_, '_> {
     }
 }
 
+/// Writes all entries.
 struct Packing<'a, 'b, 'c> {
     asked: &'a [u8],
     to: DataWriter<'b, 'c>,
@@ -71,28 +72,28 @@ struct Packing<'a, 'b, 'c> {
 }
 
 impl Visitor for Packing<'_, '_, '_> {
-    fn entry(&mut self, entry: &Entry<'_>) -> Result<Next, ErrorBody> {
-        self.to.answer.tick().at(self.asked)?;
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<Descend, ErrorBody> {
+        self.to.reply.report_progress().at(self.asked)?;
         let shown = || tree::below(self.asked, entry.path, b"");
-        match node::kind(entry.stat) {
+        match inode::kind(entry.stat) {
             FileKind::Directory => {
                 let path = [entry.path, b"/"].concat();
                 self.header(entry, EntryType::Directory, &path, 0).at(self.asked)?;
             }
-            FileKind::Symlink => match node::link_text(entry.dir, entry.name) {
+            FileKind::Symlink => match inode::link_text(entry.dir, entry.name) {
                 Ok(text) => self.link(entry, &text).at(self.asked)?,
                 Err(Errno::ENOENT | Errno::EINVAL) => {}
                 Err(errno) => return Err(from_errno(&shown(), errno)),
             },
-            FileKind::File => match node::open_regular(entry.dir, entry.name, entry.stat) {
+            FileKind::File => match inode::open_regular(entry.dir, entry.name, entry.stat) {
                 Ok(file) => self.file(entry, file).at(&shown())?,
-                // Removed or replaced since it was looked at.
+                // The file was removed or replaced since.
                 Err(Errno::ENOENT | Errno::ESTALE | Errno::ELOOP) => {}
                 Err(errno) => return Err(from_errno(&shown(), errno)),
             },
             FileKind::Fifo | FileKind::Socket | FileKind::BlockDevice | FileKind::CharDevice => {}
         }
-        Ok(Next::Enter)
+        Ok(Descend::Enter)
     }
 
     fn not_entered(&mut self, path: &[u8], why: Errno) -> Result<(), ErrorBody> {
@@ -118,7 +119,7 @@ impl Packing<'_, '_, '_> {
     }
 
     fn file(&mut self, entry: &Entry<'_>, file: std::fs::File) -> io::Result<()> {
-        let size = node::size(entry.stat);
+        let size = inode::size(entry.stat);
         self.header(entry, EntryType::Regular, entry.path, size)?;
         let mut content = file.chain(io::repeat(0)).take(size);
         loop {
@@ -129,7 +130,7 @@ impl Packing<'_, '_, '_> {
         }
     }
 
-    /// An entry before the entry, for what does not fit into a header.
+    /// If the name does not fit into a header, writes an entry with the long name of the next entry.
     fn long(&mut self, kind: EntryType, text: &[u8]) -> io::Result<()> {
         if text.len() <= SHORT_NAME {
             return Ok(());
@@ -160,12 +161,6 @@ impl Packing<'_, '_, '_> {
     }
 }
 
-/// Bytes from the end of an entry's data to the next block.
-pub fn padding(size: u64) -> usize {
-    let block = BLOCK as u64;
-    usize::try_from(size.next_multiple_of(block) - size).unwrap_or(0)
-}
-
 fn common(entry: &Entry<'_>, kind: EntryType, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -177,12 +172,12 @@ fn common(entry: &Entry<'_>, kind: EntryType, size: u64) -> Header {
     header
 }
 
-/// As much of `text` as fits; the whole of it is in an entry before, where it does not.
+/// Copies as much of `text` as fits. If not all of it fits, the entry before has the whole text.
 fn put(field: &mut [u8; SHORT_NAME], text: &[u8]) {
     let fits = text.len().min(SHORT_NAME);
     field[..fits].copy_from_slice(&text[..fits]);
 }
 
 #[cfg(test)]
-#[path = "archive_test.rs"]
+#[path = "pack_test.rs"]
 mod tests;

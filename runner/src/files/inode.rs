@@ -1,7 +1,7 @@
-//! One thing in the filesystem that has been found: what it is, how it looks on the wire, and how it may be opened.
+//! A found file, directory or other inode: its kind, its description for clients, and how to open it.
 //!
-//! It refuses to open anything but a regular file or a directory: opening a FIFO waits for another process, and opening a
-//! device may do anything at all.
+//! Only regular files and directories are opened: opening a FIFO waits for another process, and opening a device may have
+//! any effect.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,15 +18,16 @@ use super::error::{from_errno, invalid, shown};
 
 /// All bits that `chmod` can set.
 pub const MODE_BITS: u32 = 0o7777;
-/// Those that we set: a client has no business with setuid, setgid and sticky.
+/// The mode bits that a client can set: all except setuid, setgid and sticky.
 pub const PERMISSION_BITS: u32 = 0o777;
 
-/// Held by an `O_PATH` descriptor: it can be looked at, and walked from, and nothing has been asked of it yet.
-pub struct Node {
+/// An inode held by an `O_PATH` descriptor: it was found, but not opened.
+pub struct Inode {
     pub fd: OwnedFd,
     pub stat: FileStat,
 }
 
+/// The kind of an inode.
 pub fn kind(stat: &FileStat) -> FileKind {
     match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
         SFlag::S_IFDIR => FileKind::Directory,
@@ -55,7 +56,7 @@ pub fn size(stat: &FileStat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// What a kind is called in an error.
+/// The name of a kind, for an error.
 pub fn kind_name(kind: FileKind) -> &'static str {
     match kind {
         FileKind::File => "a regular file",
@@ -68,11 +69,12 @@ pub fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-/// What a symbolic link says, asked of the link itself: `name` below `dir`, or `dir` itself where the name is empty.
+/// The target of the symbolic link `name` below `dir`, or of `dir` itself if the name is empty.
 pub fn link_text(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
     readlinkat(dir, name).map(OsStringExt::into_vec)
 }
 
+/// The description of an inode for a client.
 pub fn view(path: &[u8], stat: &FileStat, link_text: Option<&[u8]>) -> FileView {
     let exact = std::str::from_utf8(path);
     FileView {
@@ -88,7 +90,7 @@ pub fn view(path: &[u8], stat: &FileStat, link_text: Option<&[u8]>) -> FileView 
     }
 }
 
-impl Node {
+impl Inode {
     pub fn view(&self, path: &[u8]) -> Result<FileView, ErrorBody> {
         let text = match kind(&self.stat) {
             FileKind::Symlink => Some(link_text(self.fd.as_fd(), b"").map_err(|e| from_errno(path, e))?),
@@ -97,7 +99,7 @@ impl Node {
         Ok(view(path, &self.stat, text.as_deref()))
     }
 
-    /// For reading its names, or for walking from.
+    /// Opens a directory to read its names or to walk from it.
     pub fn open_directory(&self, path: &[u8]) -> Result<OwnedFd, ErrorBody> {
         match kind(&self.stat) {
             FileKind::Directory => open_directory(self.fd.as_fd(), b".").map_err(|e| from_errno(path, e)),
@@ -106,14 +108,14 @@ impl Node {
     }
 }
 
-/// Opens a directory for reading its names. A link is an error, not a way.
+/// Opens a directory to read its names. A link is an error and is not followed.
 pub fn open_directory(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(dir, name, flags, Mode::empty())
 }
 
-/// Opens the regular file that `stat` was taken of. Where the name has come to mean another one since, that is ESTALE; and
-/// should that one be a FIFO or a device, the flags keep the open from waiting for it or being given a terminal.
+/// Opens the regular file that `stat` describes. If another file has the name by now, the error is ESTALE. If that is a FIFO
+/// or a device, the flags keep the call from waiting and from getting a controlling terminal.
 pub fn open_regular(dir: BorrowedFd<'_>, name: &[u8], stat: &FileStat) -> Result<File, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let fd = openat(dir, name, flags, Mode::empty())?;

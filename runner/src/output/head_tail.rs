@@ -1,39 +1,39 @@
-//! Which parts of an output a client is sent that wants its ends only. Pure.
+//! Decides which parts of an output are sent to a client that wants only its head and its tail. Pure.
 
 /// The first and the last bytes of an output.
 #[derive(Debug, Clone, Copy)]
-pub struct Ends {
+pub struct HeadTail {
     head: u64,
     tail: u64,
 }
 
-/// What is to be done with the output from where the client is.
+/// What to do next with the output after the client's position.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    /// So many bytes at most are for it.
+pub enum NextPart {
+    /// Send at most this many bytes.
     Take(u64),
-    /// So many are not.
+    /// Omit this many bytes.
     Skip(u64),
-    /// What is for it will be known at the end.
+    /// Wait: the tail is known only when the command has ended.
     Wait,
 }
 
-impl Ends {
-    /// Half of `bytes` each.
+impl HeadTail {
+    /// Makes a head and a tail of half of `bytes` each.
     pub fn of(bytes: u64) -> Self {
         Self { head: bytes - bytes / 2, tail: bytes / 2 }
     }
 
-    /// For a client that is at `at` in an output of `end` bytes so far, or in all if the command `is_over`.
-    pub fn step(self, at: u64, end: u64, is_over: bool) -> Step {
+    /// The next part for a client at offset `at`. The output has `end` bytes so far, or in total if the command `is_over`.
+    pub fn next_part(self, at: u64, end: u64, is_over: bool) -> NextPart {
         if at < self.head {
-            return Step::Take(self.head - at);
+            return NextPart::Take(self.head - at);
         }
         let left = end.saturating_sub(at);
         match is_over {
-            false => Step::Wait,
-            true if left > self.tail => Step::Skip(left - self.tail),
-            true => Step::Take(left),
+            false => NextPart::Wait,
+            true if left > self.tail => NextPart::Skip(left - self.tail),
+            true => NextPart::Take(left),
         }
     }
 }
@@ -44,26 +44,26 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whenever the client looks while the output grows: the head, one hole, the tail, and nothing missing of little.
+        /// However the output grows, the client gets the head, one gap and the tail, or all of a short output.
         #[test]
-        fn the_ends_are_sent_and_nothing_between(
+        fn head_and_tail_are_sent_and_nothing_between(
             limit in 0u64..100,
             growth in proptest::collection::vec(0u64..40, 0..20),
         ) {
-            let ends = Ends::of(limit);
+            let head_tail = HeadTail::of(limit);
             let (mut at, mut end, mut taken, mut holes) = (0, 0, 0, Vec::new());
             for (i, more) in growth.iter().enumerate() {
                 end += more;
                 let is_over = i + 1 == growth.len();
                 loop {
-                    match ends.step(at, end, is_over) {
-                        Step::Wait => break,
-                        Step::Take(_) if at == end => break,
-                        Step::Take(most) => {
+                    match head_tail.next_part(at, end, is_over) {
+                        NextPart::Wait => break,
+                        NextPart::Take(_) if at == end => break,
+                        NextPart::Take(most) => {
                             let count = most.min(end - at);
                             (at, taken) = (at + count, taken + count);
                         }
-                        Step::Skip(count) => {
+                        NextPart::Skip(count) => {
                             holes.push((at, count));
                             at += count;
                         }
