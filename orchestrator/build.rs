@@ -1,6 +1,6 @@
-//! Builds the runner, static, and leaves its path for `include_bytes!`: one binary is the whole installation.
+//! Builds a static runner and passes its path to `include_bytes!`, so that one binary is the whole installation.
 //!
-//! `COVE_RUNNER_BIN` names one that is already built, as in an image's build or in the tests.
+//! If `COVE_RUNNER_BIN` names a runner that is already built, as in an image build or in the tests, that one is used.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ fn main() {
             println!("cargo::rerun-if-changed={}", Path::new(&path).display());
             PathBuf::from(path)
         }
-        // Not watched: it is newer than the start of this script, which would then run a second time.
+        // Cargo does not watch this file: it is newer than the start of this script, so the script would run a second time.
         None => build(&root),
     };
     let bytes = std::fs::read(&binary).unwrap_or_else(|e| fail(&format!("cannot read {}: {e}", binary.display())));
@@ -43,7 +43,8 @@ fn build(root: &Path) -> PathBuf {
     PathBuf::from(stdout.lines().last().unwrap_or_else(|| fail("scripts/build-runner printed no path")))
 }
 
-/// By the path of a build of ours, else by what glibc leaves in every static binary.
+/// The libc of a runner: known from the path if this script built it, otherwise from a text that glibc leaves in every
+/// static binary.
 fn libc_of(path: &Path, bytes: &[u8]) -> &'static str {
     let path = path.to_string_lossy();
     if path.contains("-musl/") {

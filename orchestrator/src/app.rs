@@ -1,10 +1,8 @@
-//! The daemon, in the order of things: logs, data directory, store, runtimes, recovery, listen, serve, drain, and at the end what
-//! becomes of sessions. No logic.
+//! Runs the daemon from start to stop, step by step: logs, data directory, store, runtimes, recovery, listener, serving,
+//! draining, and the end of the sessions. It holds no logic, only the order of the steps.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +10,52 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::middleware::from_fn_with_state;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::net::TcpListener;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::api::{self, ApiState};
-use crate::config::{Config, OnStop};
+use crate::config::{Config, KEY_FILE, OnStop, host_memory_mb};
+use crate::key::KeyTable;
 use crate::metrics::Metrics;
 use crate::runtime::Runtime;
 use crate::runtime::docker::{DockerConfig, DockerRuntime};
-use crate::runtime::local::{LocalConfig, LocalRuntime};
+use crate::runtime::local::{LocalConfig, LocalRuntime, TotalLimits};
+use crate::runtime::policy::{self, DAEMON_OOM_SCORE_ADJ};
 use crate::server::access::AccessPolicy;
-use crate::server::data_dir::{DataDir, KEY_FILE};
-use crate::server::gate::{self, Gate};
-use crate::server::{Server, logs, signals};
+use crate::server::audit::AuditLog;
+use crate::server::banner::{self, Banner, KeySource};
+use crate::server::data_dir::DataDir;
+use crate::server::gate::{self, Gate, GateParts};
+use crate::server::listener::{Listener, SocketFile};
+use crate::server::{Server, listen, logs, signals};
+use crate::service::workspaces::Workspaces;
+use crate::service::{Service, ServiceParts};
 use crate::session::{Clock, Registry, RegistryParts};
 use crate::store::{self, Store};
-use crate::workspace::{WorkspaceDirs, Workspaces};
+use crate::sys::oom_score;
+use crate::workspace::WorkspaceDirs;
 
-/// For answers to be written once their sessions are gone.
+/// The kernel's default for `pid_max`, for a host that does not say.
+const FALLBACK_HOST_PIDS: u64 = 32_768;
+
+/// The time for writing the last answers after their sessions have ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let logs = logs::start(&config.log);
     let stop = signals::stop_on_signals(config.until_stdin_closes).context("cannot wait for signals")?;
     raise_file_limit();
+    protect_from_oom();
     let data = DataDir::open(&config.data_dir)?;
     let (key, is_own_key) = match &config.server.api_key {
         Some(key) => (key.clone(), true),
         None => (data.key()?, false),
     };
-    // Before anything is made or removed: without it we would not know what is whose.
+    // The address is taken before anything is changed: a daemon that cannot listen leaves sandboxes and pools alone. Clients
+    // that connect from here on wait until the daemon serves.
+    let listener = listen::listen(config.server.listen).await?;
+    let address = listener.local_addr().context("cannot tell the address")?;
+    // The store opens before the daemon makes or removes anything: only the store knows which sandbox belongs to which
+    // session.
     let database = data.path().join(store::FILE_NAME);
     let (store, rows) = tokio::task::spawn_blocking(move || Store::open(&database)).await??;
     let runtimes = runtimes(&config).await?;
@@ -59,7 +73,7 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     };
     let sessions = Registry::new(parts).context("there is no runtime")?;
     sessions.recover(rows).await;
-    // One that lives for a single command fills none.
+    // A daemon that lives for a single command fills no pools.
     let pools = if config.until_stdin_closes { BTreeMap::new() } else { config.pool.clone() };
     sessions.open_pools(&pools).await;
     let workspaces = Workspaces::new(dirs, sessions.clone());
@@ -67,39 +81,63 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         let workspaces = workspaces.clone();
         async move { workspaces.sweep().await }
     });
+    let service = Service::new(ServiceParts {
+        registry: sessions.clone(),
+        keys: KeyTable::open(key.as_str(), store.clone()),
+        workspaces: workspaces.clone(),
+        metrics: metrics.clone(),
+        exec: config.exec.clone(),
+    });
     let following = tokio::spawn({
-        let (sessions, metrics) = (sessions.clone(), metrics.clone());
-        async move { api::detached::follow_again(&sessions, &metrics).await }
+        let service = service.clone();
+        async move { service.commands().follow_again().await }
     });
     let writing = tokio::spawn({
         let sessions = sessions.clone();
         async move { sessions.keep_written().await }
     });
 
-    let listener = TcpListener::bind(config.server.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", config.server.listen))?;
-    let address = listener.local_addr().context("cannot tell the address")?;
+    // A private daemon serves one command, which knows its address, and keeps no log of what that command did.
+    let socket = match config.server.socket.as_deref().filter(|_| !config.until_stdin_closes) {
+        Some(path) => Some(SocketFile::bind(path, config.server.socket_group.as_deref()).await?),
+        None => None,
+    };
+    let audit = match config.until_stdin_closes {
+        true => None,
+        false => Some(AuditLog::start(config.audit.clone(), metrics.clone()).context("no thread for the audit log")?),
+    };
+    let keys = service.keys().clone();
     let policy = AccessPolicy {
-        key,
+        identify: Box::new(move |secret| keys.identify(secret)),
+        open_paths: api::paths_without_key(),
         listen: address,
         allowed_hosts: config.server.allowed_hosts.clone(),
         allowed_origins: config.server.allowed_origins.clone(),
     };
-    let gate = Gate::new(policy, metrics.clone(), config.server.stall_timeout);
-    let config = Arc::new(config);
-    let state = ApiState {
-        sessions: sessions.clone(),
-        config: config.clone(),
+    let gate = Gate::new(GateParts {
+        policy,
         metrics: metrics.clone(),
-        workspaces: workspaces.clone(),
-    };
-    let router = api::router(state).layer(from_fn_with_state(gate, gate::pass));
+        stall_timeout: config.server.stall_timeout,
+        max_requests_per_key: config.server.max_requests_per_key,
+        audit: audit.clone(),
+        gets_that_change: api::gets_that_change(),
+    });
+    let router = api::router(ApiState { service }).layer(from_fn_with_state(gate, gate::pass));
     let url = url_of(address);
     data.announce(&url)?;
-    greet(&url, data.path(), is_own_key);
+    if config.until_stdin_closes {
+        banner::print_for_command(&url, runtimes.first().and_then(|runtime| runtime.unenforced_limits()).as_deref());
+    } else {
+        let key_file = data.path().join(KEY_FILE);
+        let key = if is_own_key { KeySource::Operator } else { KeySource::File(&key_file) };
+        Banner { url: &url, data_dir: data.path(), key, on_stop: config.sessions.on_stop }.print();
+    }
     info!(%url, data_dir = %data.path().display(), version = env!("CARGO_PKG_VERSION"), "listening");
+    if let Some(socket) = &socket {
+        info!(socket = %socket.path().display(), "listening on a socket");
+    }
 
+    let listener = Listener { tcp: listener, socket };
     let server = Server { listener, router, config: config.server.clone(), metrics };
     let mut remaining = server.run(stop.receiver()).await;
     remaining.finish(config.server.drain_timeout).await;
@@ -116,6 +154,9 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     following.abort();
     writing.abort();
     store.close().await;
+    if let Some(audit) = audit {
+        audit.close().await;
+    }
     runtimes.iter().for_each(|runtime| runtime.close());
     data.withdraw();
     info!(sessions_kept = kept, "stopped");
@@ -123,7 +164,7 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The default first. One that is not the default and cannot start is left out, with a warning.
+/// Connects to the runtimes, the default one first. Another runtime that cannot start is left out with a warning.
 async fn runtimes(config: &Config) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
     for name in ["local", "docker"] {
@@ -149,7 +190,9 @@ async fn local(config: &Config) -> anyhow::Result<Arc<dyn Runtime>> {
         images_dir: config.data_dir.join("images"),
         images: config.images.clone(),
         default_image: config.sessions.default_image.clone(),
+        etc: config.local.etc.clone(),
         disabled_protections: config.local.disabled_protections.clone(),
+        total: Some(total_limits(config)),
     };
     Ok(Arc::new(tokio::task::spawn_blocking(move || LocalRuntime::new(local)).await??))
 }
@@ -164,11 +207,13 @@ async fn docker(config: &Config) -> anyhow::Result<Arc<dyn Runtime>> {
         network: config.docker.network.clone(),
         pull: config.docker.pull,
         root_quota: config.docker.root_quota,
+        total: total_limits(config),
     };
     Ok(Arc::new(DockerRuntime::new(docker).await?))
 }
 
-/// A session takes a few descriptors, a connection one; the usual 1,024 are for programs of another kind.
+/// Raises the limit of open files: a session takes a few descriptors and a connection takes one, so the usual limit of 1,024
+/// is too low.
 fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
@@ -177,36 +222,37 @@ fn raise_file_limit() {
     }
 }
 
-/// As a client on this host reaches it.
+/// Makes the kernel kill others before the daemon when the host's memory runs out. An operator who chose a lower value keeps it.
+fn protect_from_oom() {
+    if oom_score::own() > DAEMON_OOM_SCORE_ADJ
+        && let Err(cause) = oom_score::set(DAEMON_OOM_SCORE_ADJ)
+    {
+        // Sandboxes are above the daemon all the same, and their total is limited where there are cgroups.
+        debug!(%cause, "the daemon's oom score stays as it is");
+    }
+}
+
+/// The limits of all sandboxes together: what the host has, less a reserve.
+fn total_limits(config: &Config) -> TotalLimits {
+    TotalLimits {
+        memory_bytes: host_memory_mb().saturating_sub(config.sessions.host_reserve_mb) << 20,
+        pids: policy::total_pids(host_pids()),
+        cpu_weight_percent: config.sessions.cpu_weight_percent,
+    }
+}
+
+/// The number of processes and threads that this host can have at once.
+fn host_pids() -> u64 {
+    let read =
+        |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse::<u64>().ok();
+    ["pid_max", "threads-max"].into_iter().filter_map(read).min().unwrap_or(FALLBACK_HOST_PIDS)
+}
+
+/// The URL under which a client on this host reaches the daemon.
 fn url_of(address: SocketAddr) -> String {
     let mut reachable = address;
     if address.ip().is_unspecified() {
         reachable.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
     }
     format!("http://{reachable}")
-}
-
-/// The first line is for programs; the rest is for a person to paste. A standard output that is gone is no reason to stop.
-fn greet(url: &str, data_dir: &Path, is_own_key: bool) {
-    // By its path: after `cargo run` nobody's PATH has it.
-    let program = std::env::current_exe().map_or_else(|_| "cove".to_owned(), |path| format!("'{}'", path.display()));
-    let key =
-        if is_own_key { "YOUR-KEY".to_owned() } else { format!("\"$(cat '{}')\"", data_dir.join(KEY_FILE).display()) };
-    let text = format!(
-        "listening on {url}
-
-A first session, to paste into another terminal:
-
-  export COVE_URL={url} COVE_API_KEY={key}
-  ID=$(curl -s -X POST $COVE_URL/v1/sessions -H \"Authorization: Bearer $COVE_API_KEY\" | sed 's/.*\"id\":\"\\([^\"]*\\)\".*/\\1/')
-  curl -s $COVE_URL/v1/sessions/$ID/exec -H \"Authorization: Bearer $COVE_API_KEY\" -H 'Content-Type: application/json' \\
-    -d '{{\"cmd\": \"cd /tmp && export GREETING=hello\"}}'
-  curl -s $COVE_URL/v1/sessions/$ID/exec -H \"Authorization: Bearer $COVE_API_KEY\" -H 'Content-Type: application/json' \\
-    -d '{{\"cmd\": \"echo $GREETING from $PWD\"}}'
-  {program} shell $ID
-
-"
-    );
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

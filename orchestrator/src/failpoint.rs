@@ -1,12 +1,17 @@
-//! Places at which a test can make the daemon die or fail: `COVE_FAILPOINTS=NAME=ACTION[@N],…` with the action `abort` (as by
-//! `kill -9`) or `error`, at the Nth time that the place is reached or at every time from the first on.
+//! Failpoints: places at which a test can make the daemon die, fail or wait, with `COVE_FAILPOINTS=NAME=ACTION[@N],…`. The
+//! action happens when the place is reached for the Nth time, or every time if there is no N:
 //!
-//! Compiled in only with the feature `failpoints` or in a debug build: elsewhere `at` is nothing, and the variable is refused.
+//! - `abort` ends the daemon as `kill -9` does;
+//! - `error` makes the step fail;
+//! - `wait:FIFO` blocks the thread until another process opens that named pipe for writing, which simulates a stuck disk.
+//!
+//! Failpoints exist only with the feature `failpoints` or in a debug build. Otherwise `at` does nothing, and the daemon
+//! refuses the variable.
 
 use std::io;
 
-/// All there are. One that is not in this list cannot be named, and a test looks for each of them in the sources.
-pub const NAMES: [&str; 41] = [
+/// The names of all failpoints. A test looks for each of them in the sources.
+pub const NAMES: [&str; 43] = [
     "claim.given",
     "claim.intended",
     "claim.workspace",
@@ -32,6 +37,7 @@ pub const NAMES: [&str; 41] = [
     "local.create.launched",
     "local.create.recorded",
     "local.create.kept",
+    "local.image",
     "local.destroy.killed",
     "local.destroy.cgroup",
     "local.destroy.directory",
@@ -48,24 +54,28 @@ pub const NAMES: [&str; 41] = [
     "store.commit",
     "store.committed",
     "touch.written",
+    "workspace.directory",
 ];
 
 #[cfg(any(feature = "failpoints", debug_assertions))]
 mod active {
     use std::collections::HashMap;
     use std::io;
+    use std::path::PathBuf;
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Action {
         Abort,
         Error,
+        /// Waits until another process opens this named pipe for writing.
+        Wait(PathBuf),
     }
 
     pub struct Point {
         pub action: Action,
-        /// `None`: every time.
+        /// The occurrence at which the action happens. `None` means every time.
         pub nth: Option<u64>,
         reached: AtomicU64,
     }
@@ -77,16 +87,18 @@ mod active {
     pub fn parse(text: &str) -> Result<HashMap<String, Point>, String> {
         let mut points = HashMap::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let known =
-                || format!("{part:?} is none of NAME=abort|error[@N]; the names are {}", super::NAMES.join(" "));
+            let known = || {
+                format!("{part:?} is none of NAME=abort|error|wait:FIFO[@N]; the names are {}", super::NAMES.join(" "))
+            };
             let (name, action) = part.split_once('=').ok_or_else(known)?;
             let (action, nth) = match action.split_once('@') {
                 Some((action, nth)) => (action, Some(nth.parse::<u64>().map_err(|_| known())?)),
                 None => (action, None),
             };
-            let action = match action {
-                "abort" => Action::Abort,
-                "error" => Action::Error,
+            let action = match (action, action.strip_prefix("wait:")) {
+                ("abort", _) => Action::Abort,
+                ("error", _) => Action::Error,
+                (_, Some(fifo)) if !fifo.is_empty() => Action::Wait(fifo.into()),
                 _ => return Err(known()),
             };
             if !super::NAMES.contains(&name) {
@@ -104,20 +116,22 @@ mod active {
         if point.nth.is_some_and(|nth| nth != reached) {
             return Ok(());
         }
-        match point.action {
+        match &point.action {
             Action::Abort => {
-                // Nothing is written, unwound or flushed: as an operator's or the kernel's KILL.
+                // Like a KILL from an operator or the kernel, this writes, unwinds and flushes nothing.
                 let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), nix::sys::signal::Signal::SIGKILL);
                 std::process::abort();
             }
             Action::Error => Err(io::Error::other(format!("failpoint {name}"))),
+            // Opening a named pipe waits for its other end.
+            Action::Wait(fifo) => std::fs::File::open(fifo).map(drop),
         }
     }
 }
 
 pub const VARIABLE: &str = "COVE_FAILPOINTS";
 
-/// Dies or fails, if it was told to.
+/// Dies, fails or waits if `COVE_FAILPOINTS` says so. A failpoint that can wait must be on a thread that may block.
 #[cfg(any(feature = "failpoints", debug_assertions))]
 pub fn at(name: &str) -> io::Result<()> {
     active::at(name)
@@ -129,12 +143,12 @@ pub fn at(_: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Dies, if it was told to; at a place where nothing can fail.
+/// Dies if `COVE_FAILPOINTS` says so. For places where nothing can fail.
 pub fn pass(name: &str) {
     let _ = at(name);
 }
 
-/// Refuses what the variable says, if that cannot be done.
+/// Refuses a variable that names an unknown failpoint or action, and any variable in a build without failpoints.
 pub fn check() -> Result<(), String> {
     let Ok(text) = std::env::var(VARIABLE) else { return Ok(()) };
     #[cfg(any(feature = "failpoints", debug_assertions))]
@@ -152,11 +166,13 @@ mod tests {
     fn a_place_that_is_not_there_is_refused_with_those_that_are() {
         let Err(refused) = active::parse("create.nowhere=abort") else { panic!("it was taken") };
         assert!(refused.contains("create.intended"), "{refused}");
-        for wrong in ["create.intended", "create.intended=explode", "create.intended=abort@x"] {
+        for wrong in ["create.intended", "create.intended=explode", "create.intended=abort@x", "create.intended=wait:"]
+        {
             assert!(active::parse(wrong).is_err(), "{wrong}");
         }
         let points = active::parse("create.intended=abort@3, store.commit=error").unwrap();
-        assert_eq!((points["create.intended"].action, points["create.intended"].nth), (active::Action::Abort, Some(3)));
+        assert_eq!(points["create.intended"].action, active::Action::Abort);
+        assert_eq!(points["create.intended"].nth, Some(3));
         assert_eq!(points["store.commit"].nth, None);
     }
 

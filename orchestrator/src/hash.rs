@@ -1,5 +1,5 @@
-//! A hash that is the same in every build and on every host, for what is written down. Not for secrets, and not against people
-//! who look for collisions: whoever finds one has confused himself.
+//! A hash that is the same in every build and on every host, for values that are stored. It protects no secrets and resists
+//! no deliberate collisions: whoever finds a collision harms only themselves.
 
 /// FNV-1a, 64 bits.
 pub fn stable_hash(bytes: &[u8]) -> u64 {

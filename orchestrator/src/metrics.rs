@@ -1,7 +1,7 @@
-//! What operators watch, in Prometheus' text form at `/metrics`.
+//! The metrics that `/metrics` shows in the text format of Prometheus.
 //!
-//! Counting is an atomic add; only the first use of a label takes a lock for writing. Sessions by status are counted when asked
-//! for, from the registry, so that the two cannot drift apart.
+//! To count is one atomic add; only the first use of a label takes a write lock. The number of sessions by status is read
+//! from the session registry at each request, so the metric and the registry always agree.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,12 +72,13 @@ struct Inner {
     bytes_out: Counter,
     errors: Family<CodeLabel, Counter>,
     connections: Gauge,
+    audit_dropped: Counter,
     pool_claims: Family<PoolResultLabel, Counter>,
     pool_refill_seconds: Family<PoolLabel, Histogram, MakeHistogram>,
     pool_refill_failures: Family<PoolLabel, Counter>,
 }
 
-/// 100 µs to 100 s.
+/// A histogram with buckets from 100 µs to 100 s.
 fn exec_histogram() -> Histogram {
     Histogram::new([
         0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0,
@@ -106,6 +107,7 @@ impl Metrics {
             bytes_out: Counter::default(),
             errors: Family::default(),
             connections: Gauge::default(),
+            audit_dropped: Counter::default(),
             pool_claims: Family::default(),
             pool_refill_seconds: Family::new_with_constructor(create_histogram),
             pool_refill_failures: Family::default(),
@@ -121,42 +123,56 @@ impl Metrics {
             bytes_out,
             errors,
             connections,
+            audit_dropped,
             pool_claims,
             pool_refill_seconds,
             pool_refill_failures,
         } = &mut inner;
-        registry.register("sessions", "Sessions that are known, by status", sessions.clone());
-        registry.register("session_creates", "Creates that came to an end", creates.clone());
+        registry.register("sessions", "Sessions that the daemon knows, by status", sessions.clone());
+        registry.register(
+            "session_creates",
+            "Answered requests to create a session, by result and source",
+            creates.clone(),
+        );
         registry.register_with_unit(
             "session_create",
-            "Time from a create's request to its session",
+            "Time from a request to create a session to its answer",
             Unit::Seconds,
             create_seconds.clone(),
         );
         registry.register_with_unit(
             "exec",
-            "Time of commands and runs, by how they ended",
+            "Duration of commands and runs, by how they ended",
             Unit::Seconds,
             exec_seconds.clone(),
         );
         registry.register("received", "Bytes sent into sandboxes: input, files, archives", bytes_in.clone());
-        registry.register("sent", "Bytes sent to clients out of sandboxes: output, files, archives", bytes_out.clone());
-        registry.register("errors", "Answers that were errors, by code", errors.clone());
-        registry.register("connections", "Connections of clients that are open", connections.clone());
-        registry.register("pool_claims", "Creates that a pool was there for, by what they found", pool_claims.clone());
+        registry.register("sent", "Bytes sent to clients: output, files, archives, terminals", bytes_out.clone());
+        registry.register("errors", "Error answers, by error code", errors.clone());
+        registry.register("connections", "Open connections of clients", connections.clone());
+        registry.register("audit_dropped", "Records that are missing in the audit log", audit_dropped.clone());
+        registry.register(
+            "pool_claims",
+            "Creates that fit a pool, by whether a pooled sandbox was claimed",
+            pool_claims.clone(),
+        );
         registry.register_with_unit(
             "pool_refill",
-            "Time from the start of a pool's member until it waits",
+            "Time from the start of a pooled sandbox until it can be claimed",
             Unit::Seconds,
             pool_refill_seconds.clone(),
         );
-        registry.register("pool_refill_failures", "Starts of members that failed", pool_refill_failures.clone());
+        registry.register(
+            "pool_refill_failures",
+            "Starts of pooled sandboxes that failed",
+            pool_refill_failures.clone(),
+        );
         let build = vec![("version", env!("CARGO_PKG_VERSION")), ("runner_libc", crate::EMBEDDED_RUNNER_LIBC)];
-        registry.register("build", "What this daemon is", Info::new(build));
+        registry.register("build", "Version of the daemon and libc of its runner", Info::new(build));
         Self(Arc::new(inner))
     }
 
-    /// A create that came to its end; the time counts only where there is a session.
+    /// Counts a create that was answered. Its time counts only if it made a session.
     pub fn created(&self, ok: bool, source: AcquireSource, seconds: f64) {
         let source = match source {
             AcquireSource::Pool => "pool",
@@ -168,7 +184,8 @@ impl Metrics {
         }
     }
 
-    /// A create that fits a pool: it found a member (`hit`), none (`miss`), or one that could not be used (`dead`, after a hit).
+    /// Counts a create that fits a pool: it claimed a pooled sandbox (`hit`), found none (`miss`), or claimed one that did
+    /// not work (`dead`, counted after the `hit`).
     pub fn pool_claim(&self, image: &str, result: PoolResult) {
         let result = match result {
             PoolResult::Hit => "hit",
@@ -176,6 +193,11 @@ impl Metrics {
             PoolResult::Dead => "dead",
         };
         self.0.pool_claims.get_or_create(&PoolResultLabel { image: image.to_owned(), result }).inc();
+    }
+
+    /// Counts a record that did not get into the audit log.
+    pub fn audit_dropped(&self) {
+        self.0.audit_dropped.inc();
     }
 
     pub fn pool_filled(&self, image: &str, seconds: f64) {
@@ -211,7 +233,7 @@ impl Metrics {
         self.0.errors.get_or_create(&CodeLabel { code }).inc();
     }
 
-    /// Counts a connection until dropped.
+    /// Counts a connection until the returned value is dropped.
     pub fn connection(&self) -> OpenConnection {
         self.0.connections.inc();
         OpenConnection(self.clone())

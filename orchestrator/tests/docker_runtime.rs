@@ -1,18 +1,22 @@
-//! The docker runtime by itself, on a real engine: what a daemon that is started anew finds of the one before it, and what it can
-//! do to a sandbox. Where the engine is, is said by the variables of the end-to-end stories: `COVE_E2E_RUNTIME=docker`,
-//! `COVE_E2E_DOCKER_SOCKET`, `COVE_E2E_OCI_RUNTIME`, `COVE_E2E_IMAGE`.
+//! Tests of the docker runtime alone, on a real engine: what a new daemon finds of the one before it, and what it can do to
+//! a sandbox. The variables of the end-to-end stories name the engine: `COVE_E2E_RUNTIME=docker`, `COVE_E2E_DOCKER_SOCKET`,
+//! `COVE_E2E_OCI_RUNTIME`, `COVE_E2E_IMAGE`.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use orchestrator::config::Pull;
 use orchestrator::runner_client::RunnerClient;
-use orchestrator::runtime::docker::{DockerConfig, DockerRuntime, Pull};
-use orchestrator::runtime::{Runtime as _, RuntimeError, Sandbox, SandboxSpec};
-use shared_protocol::SessionId;
-use shared_protocol::api::{NetworkMode, ResourcesView};
+use orchestrator::runtime::docker::{DockerConfig, DockerRuntime};
+use orchestrator::runtime::local::TotalLimits;
+use orchestrator::runtime::{Purpose, Runtime as _, RuntimeError, Sandbox, SandboxSpec};
+use orchestrator::spec::{SessionSpec, Variables};
+use shared_protocol::api::ResourcesView;
+use shared_protocol::{RuntimeName, SessionId};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -23,11 +27,11 @@ struct Engine {
 }
 
 impl Engine {
-    /// `None`, and a word about it, where there is none.
+    /// The engine. If there is none, prints the skip and returns `None`.
     fn find(story: &str) -> Option<Self> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         if variable("COVE_E2E_RUNTIME").as_deref() != Some("docker") {
-            // Not by `println!`, which the test runner keeps to itself while a test passes.
+            // `println!` is not used, because the test runner hides its output while a test passes.
             let _ = writeln!(std::io::stdout(), "skipped: {story}: COVE_E2E_RUNTIME is not docker");
             return None;
         }
@@ -48,6 +52,7 @@ impl Engine {
             network: "bridge".into(),
             pull: Pull::Never,
             root_quota: true,
+            total: TotalLimits { memory_bytes: 4 << 30, pids: 4096, cpu_weight_percent: 25 },
         };
         DockerRuntime::new(config).await.expect("the engine answers")
     }
@@ -55,16 +60,20 @@ impl Engine {
     fn spec(&self, id: &str) -> SandboxSpec {
         SandboxSpec {
             id: SessionId::new(id).expect("an id"),
-            image: self.image.clone(),
-            resources: ResourcesView { cpus: 1.0, memory_mb: 256, pids: 64, disk_mb: 64 },
-            network: NetworkMode::None,
-            writable_root: false,
+            session: Arc::new(SessionSpec::plain(
+                self.image.as_str(),
+                RuntimeName::docker(),
+                ResourcesView { cpus: 1.0, memory_mb: 256, pids: 64, disk_mb: 64 },
+                DEADLINE,
+            )),
             workspace: None,
-            env: BTreeMap::new(),
+            awaits_workspace: false,
+            env: Variables::default(),
+            purpose: Purpose::Session,
         }
     }
 
-    /// Behind the runtime's back.
+    /// Runs the engine's client, without the runtime's knowledge.
     fn docker(&self, arguments: &[&str], id: &SessionId) -> String {
         let run = |arguments: &[&str]| {
             let host = format!("unix://{}", self.socket.display());
@@ -152,7 +161,7 @@ async fn a_paused_sandbox_stands_still_until_it_is_resumed() {
         runtime.resume(&spec.id).await.expect("what runs can be resumed");
         answers(&sandbox).await;
     }
-    // One that is paused can be destroyed as well.
+    // A paused sandbox can be destroyed too.
     runtime.pause(&spec.id).await.unwrap();
     runtime.destroy(&spec.id).await.unwrap();
     assert_eq!(runtime.list().await.unwrap(), []);

@@ -1,11 +1,12 @@
-//! The one file that maps errors to HTTP.
+//! Maps errors to HTTP; no other file does. The service gives each error its code, and the code determines the status.
 
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
+use shared_protocol::query::QueryError;
 use shared_protocol::{ErrorBody, ErrorCode, InvalidId};
 
-use crate::runner_client::RunnerError;
-use crate::session::SessionError;
+use crate::service::files::UploadError;
+use crate::service::{CallError, InvalidRequest, KeysError, SessionError};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError(pub ErrorBody);
@@ -24,49 +25,26 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let code = self.0.error_code;
         let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // The code goes with the answer to where errors are counted and logged.
+        // `server::gate` reads the code from the response, to count and log the error.
         (status, axum::Extension(code), axum::Json(self.0)).into_response()
     }
 }
 
-impl From<ErrorBody> for ApiError {
-    fn from(body: ErrorBody) -> Self {
-        Self(body)
-    }
+/// Implements the conversion for errors that have a code.
+macro_rules! from_service {
+    ($($error:ty),*) => {$(
+        impl From<$error> for ApiError {
+            fn from(error: $error) -> Self {
+                Self(error.into())
+            }
+        }
+    )*};
 }
+
+from_service!(InvalidRequest, CallError, KeysError, SessionError, UploadError, QueryError);
 
 impl From<InvalidId> for ApiError {
     fn from(error: InvalidId) -> Self {
         Self::invalid(error.to_string())
-    }
-}
-
-impl From<SessionError> for ApiError {
-    fn from(error: SessionError) -> Self {
-        let code = match &error {
-            SessionError::InvalidRequest(_) => ErrorCode::InvalidRequest,
-            SessionError::InvalidImage(_) => ErrorCode::InvalidImage,
-            SessionError::NotFound(_) => ErrorCode::SessionNotFound,
-            SessionError::Expired(_) => ErrorCode::SessionExpired,
-            SessionError::Lost { .. } => ErrorCode::SandboxLost,
-            SessionError::WorkspaceNotFound(_) => ErrorCode::WorkspaceNotFound,
-            SessionError::Conflict(_) => ErrorCode::Conflict,
-            SessionError::Limit { .. } => ErrorCode::LimitReached,
-            SessionError::Internal(_) => ErrorCode::InternalError,
-        };
-        let mut body = ErrorBody::new(code, error.to_string());
-        if let SessionError::Limit { details, .. } = error {
-            body.details = Some(details);
-        }
-        Self(body)
-    }
-}
-
-impl From<RunnerError> for ApiError {
-    fn from(error: RunnerError) -> Self {
-        match error {
-            RunnerError::Refused(body) => Self(body),
-            error => Self::new(ErrorCode::SandboxLost, error.to_string()),
-        }
     }
 }

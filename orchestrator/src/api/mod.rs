@@ -1,58 +1,71 @@
-//! The HTTP API. One file a resource; all routes in one table (`routes`), from which come both the router and the OpenAPI
-//! document, so that the two cannot differ.
+//! The HTTP API. A handler takes a request apart (`extract`), calls one use case of the service, and builds the answer
+//! (`encode`). `service` defines what a call means; `server::gate` decides beforehand whether the client may make any call.
 //!
-//! Who may speak at all is decided before (`server::gate`). Handlers decide nothing about sessions: they take a request apart,
-//! ask the registry, and put the answer together.
+//! | where | what |
+//! |---|---|
+//! | `routes/` | the table of all routes, which makes the router and the OpenAPI document |
+//! | `daemon`, `keys`, `sessions`, `workspaces`, `commands/`, `files/` | the handlers, by resource |
+//! | `extract/` | reads the parts of a request: the caller, the address, the query, JSON, a streamed body |
+//! | `encode/` | writes the parts of an answer: events, files as bodies, files as JSON documents |
+//! | `error` | the one file that maps errors to HTTP |
 
-pub mod alive;
-pub mod archive;
-pub mod detached;
+mod commands;
+mod daemon;
+mod encode;
 pub mod error;
-pub mod events;
-pub mod exec;
-pub mod exec_stream;
-pub mod execs;
-pub mod extract;
-pub mod files;
-pub mod fs;
-pub mod fs_read;
-pub mod health;
-pub mod images;
-pub mod input;
-pub mod intake;
-pub mod openapi;
-pub mod output;
-pub mod pools;
-pub mod route;
+mod extract;
+mod files;
+#[cfg(any(test, fuzzing))]
+#[path = "fuzz_test.rs"]
+pub mod fuzz;
+mod keys;
 mod routes;
-pub mod run;
-pub mod sessions;
-pub mod shells;
-pub mod target;
-pub mod terminal;
-pub mod upload;
-pub mod workspaces;
-
-use std::sync::Arc;
+mod sessions;
+mod workspaces;
 
 use axum::Router;
 use axum::extract::Request;
 use hyper::Method;
-use shared_protocol::ErrorCode;
+use shared_protocol::{ErrorCode, SessionId};
 
-use crate::config::Config;
-use crate::metrics::Metrics;
-use crate::session::Registry;
-use crate::workspace::Workspaces;
+pub use extract::Held;
+pub use routes::{gets_that_change, paths_without_key};
+
+use crate::service::files::Place;
+use crate::service::{Caller, InvalidRequest, Service};
 use error::ApiError;
 
-/// What handlers share. Cheap to clone: axum does for every request.
+/// What a request created. A handler attaches it to its answer, and `server::gate` writes it to the audit log.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// What it is, as the routes name it: `session_id` or `key_name`.
+    pub kind: &'static str,
+    pub id: String,
+}
+
+/// The state that all handlers share. It is cheap to clone, because axum clones it for every request.
 #[derive(Clone)]
 pub struct ApiState {
-    pub sessions: Registry,
-    pub config: Arc<Config>,
-    pub metrics: Metrics,
-    pub workspaces: Workspaces,
+    pub service: Service,
+}
+
+impl ApiState {
+    /// A checked request, or its error: an unknown session's first, since mending the request would not help. Looking a session
+    /// up touches nothing.
+    fn checked<T>(&self, caller: &Caller, id: &SessionId, checked: Result<T, InvalidRequest>) -> Result<T, ApiError> {
+        if checked.is_err() {
+            self.service.sessions().get(caller, id)?;
+        }
+        Ok(checked?)
+    }
+
+    /// As `checked`, for a call about files.
+    fn checked_in<T>(&self, caller: &Caller, place: &Place, checked: Result<T, InvalidRequest>) -> Result<T, ApiError> {
+        match place {
+            Place::Session(id) => self.checked(caller, id, checked),
+            Place::Workspace(_) => Ok(checked?),
+        }
+    }
 }
 
 pub fn router(state: ApiState) -> Router {
@@ -74,9 +87,4 @@ async fn no_method(method: Method) -> ApiError {
 }
 
 #[cfg(test)]
-mod live;
-#[cfg(test)]
-mod live_test;
-#[cfg(test)]
-#[path = "api_test.rs"]
 mod tests;

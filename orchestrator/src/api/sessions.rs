@@ -1,69 +1,96 @@
-//! `/v1/sessions`: create, look at, list, pause, destroy.
+//! `/v1/sessions`: create, describe, list, change, pause, resume and destroy sessions.
 
-use axum::Json;
 use axum::extract::State;
-use hyper::StatusCode;
-use shared_protocol::api::{CreateSessionRequest, OkView, SessionStatus, SessionView, StatsView};
+use axum::{Extension, Json};
+use hyper::{HeaderMap, StatusCode, Uri};
+use shared_protocol::api::{CreateSessionRequest, OkView, SessionStatus, SessionView, StatsView, UpdateSessionRequest};
+use shared_protocol::query::Query;
 
-use super::ApiState;
 use super::error::ApiError;
-use super::extract::{Headers, JsonOrNothing, QueryPairs, SessionPath, header_text, shown, unknown_parameter};
-use crate::session::SessionFilter;
+use super::extract::{ApiJson, By, JsonOrNothing, SessionPath, header_text, repeated_query, shown};
+use super::{ApiState, Created};
+use crate::service::SessionFilter;
 
-pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 pub async fn create(
     State(state): State<ApiState>,
-    Headers(headers): Headers,
+    By(caller): By,
+    headers: HeaderMap,
     JsonOrNothing(request): JsonOrNothing<CreateSessionRequest>,
-) -> Result<(StatusCode, Json<SessionView>), ApiError> {
+) -> Result<(StatusCode, Extension<Created>, Json<SessionView>), ApiError> {
     let key = header_text(&headers, IDEMPOTENCY_KEY)?;
-    let view = state.sessions.create(request, key).await?;
-    Ok((StatusCode::CREATED, Json(view)))
+    let view = state.service.sessions().create(&caller, request, key).await?;
+    let created = Created { kind: "session_id", id: view.id.to_string() };
+    Ok((StatusCode::CREATED, Extension(created), Json(view)))
 }
 
-pub async fn list(
+pub async fn list(State(state): State<ApiState>, By(caller): By, uri: Uri) -> Result<Json<Vec<SessionView>>, ApiError> {
+    let filter = filter(&repeated_query(&uri, &["status", "label"])?)?;
+    Ok(Json(state.service.sessions().list(&caller, &filter)))
+}
+
+pub async fn get(
     State(state): State<ApiState>,
-    QueryPairs(pairs): QueryPairs,
-) -> Result<Json<Vec<SessionView>>, ApiError> {
-    Ok(Json(state.sessions.list(&filter(&pairs)?)))
+    By(caller): By,
+    SessionPath(id): SessionPath,
+) -> Result<Json<SessionView>, ApiError> {
+    Ok(Json(state.service.sessions().get(&caller, &id)?))
 }
 
-pub async fn get(State(state): State<ApiState>, SessionPath(id): SessionPath) -> Result<Json<SessionView>, ApiError> {
-    Ok(Json(state.sessions.get(&id)?.view()))
+pub async fn update(
+    State(state): State<ApiState>,
+    By(caller): By,
+    SessionPath(id): SessionPath,
+    ApiJson(request): ApiJson<UpdateSessionRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    Ok(Json(state.service.sessions().update(&caller, &id, request).await?))
 }
 
-pub async fn destroy(State(state): State<ApiState>, SessionPath(id): SessionPath) -> Result<Json<OkView>, ApiError> {
-    state.sessions.destroy(&id).await?;
+pub async fn destroy(
+    State(state): State<ApiState>,
+    By(caller): By,
+    SessionPath(id): SessionPath,
+) -> Result<Json<OkView>, ApiError> {
+    state.service.sessions().destroy(&caller, &id).await?;
     Ok(Json(OkView::new()))
 }
 
-pub async fn pause(State(state): State<ApiState>, SessionPath(id): SessionPath) -> Result<Json<SessionView>, ApiError> {
-    Ok(Json(state.sessions.get(&id)?.pause().await?))
+pub async fn pause(
+    State(state): State<ApiState>,
+    By(caller): By,
+    SessionPath(id): SessionPath,
+) -> Result<Json<SessionView>, ApiError> {
+    Ok(Json(state.service.sessions().pause(&caller, &id).await?))
 }
 
 pub async fn resume(
     State(state): State<ApiState>,
+    By(caller): By,
     SessionPath(id): SessionPath,
 ) -> Result<Json<SessionView>, ApiError> {
-    Ok(Json(state.sessions.get(&id)?.resume().await?))
+    Ok(Json(state.service.sessions().resume(&caller, &id).await?))
 }
 
-pub async fn stats(State(state): State<ApiState>, SessionPath(id): SessionPath) -> Result<Json<StatsView>, ApiError> {
-    Ok(Json(state.sessions.stats(&id).await?))
+pub async fn stats(
+    State(state): State<ApiState>,
+    By(caller): By,
+    SessionPath(id): SessionPath,
+) -> Result<Json<StatsView>, ApiError> {
+    Ok(Json(state.service.sessions().stats(&caller, &id).await?))
 }
 
-fn filter(pairs: &[(String, String)]) -> Result<SessionFilter, ApiError> {
+fn filter(query: &Query) -> Result<SessionFilter, ApiError> {
     let mut filter = SessionFilter::default();
-    for (name, value) in pairs {
-        match name.as_str() {
-            "status" => filter.statuses.push(status(value)?),
-            "label" => {
-                let (key, value) =
-                    value.split_once('=').ok_or_else(|| ApiError::invalid("the parameter label must be KEY=VALUE"))?;
-                filter.labels.push((key.to_owned(), value.to_owned()));
-            }
-            other => return Err(unknown_parameter(other, "status, label")),
+    for (name, value) in query.pairs() {
+        let value =
+            std::str::from_utf8(value).map_err(|_| ApiError::invalid(format!("the parameter {name} must be UTF-8")))?;
+        if name == "status" {
+            filter.statuses.push(status(value)?);
+        } else {
+            let (key, value) =
+                value.split_once('=').ok_or_else(|| ApiError::invalid("the parameter label must be KEY=VALUE"))?;
+            filter.labels.push((key.to_owned(), value.to_owned()));
         }
     }
     Ok(filter)
@@ -80,20 +107,21 @@ fn status(text: &str) -> Result<SessionStatus, ApiError> {
 mod tests {
     use super::*;
 
-    fn parsed(pairs: &[(&str, &str)]) -> Result<SessionFilter, ApiError> {
-        filter(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>())
+    fn parsed(text: &str) -> Result<SessionFilter, ApiError> {
+        let uri: Uri = format!("/v1/sessions?{text}").parse().unwrap();
+        filter(&repeated_query(&uri, &["status", "label"])?)
     }
 
     #[test]
     fn a_filter_takes_statuses_and_labels_and_nothing_else() {
-        let given =
-            parsed(&[("status", "running"), ("status", "pool_idle"), ("label", "a=b=c"), ("label", "d=")]).unwrap();
+        let given = parsed("status=running&status=pool_idle&label=a%3Db=c&label=d%3D&label=e+f%3Dg").unwrap();
         assert_eq!(given.statuses, [SessionStatus::Running, SessionStatus::PoolIdle]);
-        assert_eq!(given.labels, [("a".into(), "b=c".into()), ("d".into(), String::new())]);
+        let labels = [("a", "b=c"), ("d", ""), ("e f", "g")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(given.labels, labels);
         for (bad, word) in
-            [(("status", "Running"), "creating"), (("label", "x"), "KEY=VALUE"), (("lable", "x"), "lable")]
+            [("status=Running", "creating"), ("label=x", "KEY=VALUE"), ("lable=x", "lable"), ("label=%ff", "UTF-8")]
         {
-            assert!(parsed(&[bad]).unwrap_err().0.message.contains(word), "{bad:?}");
+            assert!(parsed(bad).unwrap_err().0.message.contains(word), "{bad:?}");
         }
     }
 }

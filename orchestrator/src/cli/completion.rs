@@ -1,4 +1,4 @@
-//! `cove completion`: what makes a shell complete this command line.
+//! `cove completion`: prints a script that makes a shell complete `cove` commands.
 
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! How a command comes to a daemon: the one that is named or runs, or, for those that can do with a private one, that.
+//! How a command gets to a daemon: the one that is named, the one that runs, or a private one for a single command.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use super::output::say;
 use super::private::PrivateDaemon;
 use crate::client::{ApiKey, Client, FindError, Hints, default_data_dir, find};
 
-/// For the end of a session that was made for this command.
-const DESTROY_PATIENCE: Duration = Duration::from_secs(15);
+/// The longest wait for the end of a session that was made for this command.
+const DESTROY_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "The daemon")]
-pub struct Daemon {
-    /// Where it listens, as http://HOST:PORT
+#[command(next_help_heading = "Which daemon")]
+pub struct DaemonArgs {
+    /// Address of the daemon, as http://HOST:PORT or unix:PATH
     #[arg(long, env = "COVE_URL", value_name = "URL", hide_env = true)]
     pub url: Option<String>,
-    /// Its key (default: the one in the data directory)
+    /// API key of the daemon (default: the one in the data directory)
     #[arg(long, env = "COVE_API_KEY", value_name = "KEY", hide_env = true)]
     pub api_key: Option<String>,
-    /// Its data directory, by which a running one is found
+    /// Data directory of the daemon, by which a running one is found
     #[arg(long, env = "COVE_DATA_DIR", value_name = "DIR", hide_env = true)]
     pub data_dir: Option<PathBuf>,
 }
 
-impl Daemon {
+impl DaemonArgs {
     fn hints(&self) -> Hints {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         Hints {
@@ -45,14 +45,14 @@ impl Daemon {
         Ok(Client::new(found.endpoint, found.key))
     }
 
-    /// The running one, else one of our own with the images of the usual place. A named workspace is not for the latter: it is
-    /// there to outlive the session, and would go with the daemon.
+    /// A client of the running daemon, or else of a private one, which uses the images of the default data directory. A private
+    /// daemon refuses a workspace, because a workspace is meant to outlive the session and would be removed with the daemon.
     pub async fn client_or_private(&self, workspace: Option<&WorkspaceId>) -> Result<Connection, Failure> {
         let hints = self.hints();
         match find(&hints) {
             Ok(found) => Ok(Connection { client: Client::new(found.endpoint, found.key), private: None }),
             Err(error @ FindError::NoDaemon { .. }) if workspace.is_some() => {
-                Err(Failure::new(exit::UNREACHABLE, format!("a workspace needs a daemon that stays: {error}")))
+                Err(Failure::new(exit::UNREACHABLE, format!("a workspace needs a daemon that keeps running: {error}")))
             }
             Err(FindError::NoDaemon { data_dir }) => Self::start_private(Some(data_dir)).await,
             Err(FindError::NoHome) => Self::start_private(None).await,
@@ -64,6 +64,9 @@ impl Daemon {
         let data_dir = data_dir.or_else(|| default_data_dir().ok());
         let images = data_dir.map(|dir| dir.join("images"));
         let private = PrivateDaemon::start(images.as_deref()).await?;
+        if let Some(warning) = private.warning() {
+            say(format!("{warning}; `cove doctor` says what to do"));
+        }
         Ok(Connection { client: private.client(), private: Some(private) })
     }
 }
@@ -85,15 +88,15 @@ impl Connection {
     }
 }
 
-/// What becomes of a session when the command is over.
+/// What to do with a session when the command is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
     Destroy,
     Keep,
 }
 
-/// Makes a session, does the work in it, and destroys it however the work ended. The work is to end on a signal; a second
-/// one ends the waiting for the end of the session. The daemon takes away by itself one whose create was cut off.
+/// Creates a session, runs `work` in it, and destroys it however the work ended. `work` has to end on a signal. A second signal
+/// stops the wait for the destroy. If the create is cut off, the daemon removes the session itself.
 pub async fn in_own_session(
     connecting: impl Future<Output = Result<Connection, Failure>>,
     wanted: &CreateSessionRequest,
@@ -106,15 +109,14 @@ pub async fn in_own_session(
         signal = interrupts.next() => return Ok(exit::signalled(signal)),
     };
     let result = if connection.is_private() && at_end == AtEnd::Keep {
-        let why =
-            "--keep needs a running daemon, since a private one ends with this command; start one with `cove serve`";
+        let why = "--keep needs a running daemon: without one, the session ends with this command. Start one with `cove serve`";
         Err(Failure::usage(why))
     } else {
         session(&connection.client, wanted, at_end, interrupts, work).await
     };
     tokio::select! {
         () = connection.close() => {}
-        // A private daemon knows by now that it is to end, and does so by itself.
+        // The private daemon was told to end, and does so by itself.
         _ = interrupts.next() => {}
     }
     result
@@ -135,17 +137,17 @@ async fn session(
     if at_end == AtEnd::Destroy {
         tokio::select! {
             () = destroy(client, &session.id) => {}
-            _ = interrupts.next() => say(format!("session {} is left behind; `cove rm {0}` ends it", session.id)),
+            _ = interrupts.next() => say(format!("session {} still runs; end it with `cove rm {0}`", session.id)),
         }
     }
     result
 }
 
 async fn destroy(client: &Client, id: &SessionId) {
-    let left = |why: String| say(format!("session {id} could not be destroyed: {why}"));
-    match tokio::time::timeout(DESTROY_PATIENCE, client.destroy_session(id)).await {
+    let left = |why: String| say(format!("cannot end session {id}: {why}"));
+    match tokio::time::timeout(DESTROY_TIMEOUT, client.destroy_session(id)).await {
         Ok(Ok(())) => {}
-        // It ended by itself meanwhile, or its daemon with it.
+        // It has ended by itself meanwhile.
         Ok(Err(error)) if error.is("SESSION_NOT_FOUND") || error.is("SESSION_EXPIRED") => {}
         Ok(Err(error)) => left(error.to_string()),
         Err(_) => left("no answer".into()),

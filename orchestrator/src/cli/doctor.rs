@@ -1,22 +1,22 @@
-//! `cove doctor`: what this host can enforce, what not, and why.
+//! `cove doctor`: shows which protections and limits this host can enforce, and why not the others.
 
 use clap::Args;
 use serde::Serialize;
 
 use super::exit::{self, Failure};
-use super::output::{Colour, Dress, print, print_json};
+use super::output::{Colour, Style, print, print_json};
 use super::private::ScratchDir;
 use super::table::{Cell, Table};
-use crate::doctor::{Finding, State, report};
+use crate::doctor::{Finding, FindingState, report};
 
 const EXAMPLES: &str = "\
 Examples:
   cove doctor
   cove doctor --json
 
-Exit code 0 where sandboxes can run here, 1 where they cannot.";
+The exit code is 0 if sandboxes can run here, and 1 if they cannot.";
 
-/// Show what this host can enforce of a sandbox
+/// Check whether sandboxes can run on this host, and which limits it can enforce
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
@@ -38,7 +38,7 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8, Failure> {
     if args.json {
         print_json(&Report { can_run, findings: &findings })?;
     } else {
-        print(&table(&findings, Dress::for_stdout()))?;
+        print(&table(&findings, Style::for_stdout()))?;
         let verdict = if can_run { "sandboxes can run here" } else { "sandboxes cannot run here" };
         print(&format!("\n{verdict}\n"))?;
     }
@@ -46,21 +46,21 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8, Failure> {
 }
 
 fn can_run(findings: &[Finding]) -> bool {
-    findings.iter().all(|finding| !finding.needed || finding.state != State::Missing)
+    findings.iter().all(|finding| !finding.needed || finding.state != FindingState::Missing)
 }
 
-fn table(findings: &[Finding], dress: Dress) -> String {
+fn table(findings: &[Finding], style: Style) -> String {
     let mut table = Table::new(&["WHAT", "STATE", "DETAIL"]);
     for finding in findings {
         let (word, colour) = match finding.state {
-            State::Enforced => ("enforced", Colour::Green),
-            State::Partial => ("partial", Colour::Yellow),
-            State::Missing => ("missing", Colour::Red),
+            FindingState::Enforced => ("enforced", Colour::Green),
+            FindingState::Partial => ("partial", Colour::Yellow),
+            FindingState::Missing => ("missing", Colour::Red),
         };
         table.row(vec![Cell::new(finding.name), Cell::coloured(word, colour), Cell::new(&finding.detail)]);
         if let Some(remedy) = &finding.remedy {
             table.row(vec![Cell::new(""), Cell::new(""), Cell::coloured(format!("→ {remedy}"), Colour::Dim)]);
         }
     }
-    table.render(dress)
+    table.render(style)
 }

@@ -1,74 +1,81 @@
-//! `cove exec`: a command in a session's persistent shell.
+//! `cove exec`: runs a command in a session's persistent shell.
+//!
+//! If the client leaves or loses its connection, the command keeps running; `--attach` follows it again.
 
+use std::cell::Cell;
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use shared_protocol::api::ApiExecRequest;
+use shared_protocol::api::{ApiExecRequest, TimeLimit};
 use shared_protocol::runner::StreamMode;
 use shared_protocol::{ExecId, SessionId, ShellName};
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::connect::Daemon;
-use super::exit::{self, Ending, Failure};
+use super::connect::DaemonArgs;
+use super::exit::{self, CommandEnd, Failure};
 use super::follow::{Follower, conclude, new_exec_id};
 use super::interrupt::Interrupts;
-use super::options::{duration, milliseconds, variables};
+use super::options::{duration, time_limit, variables, whole_milliseconds};
 use super::output::{print, print_json, say};
 use super::{stdin, tty, words};
 use crate::client::{Client, TerminalTarget};
 
 const EXAMPLES: &str = "\
 Examples:
-  cove exec 7183cb80-d6c 'cd /tmp && export A=1'      one argument is bash source
-  cove exec 7183cb80-d6c ls -la 'a file'              several are words, and stay so
+  cove exec 7183cb80-d6c 'cd /tmp && export A=1'      one argument is a line of bash
+  cove exec 7183cb80-d6c ls -la 'a file'              several arguments are passed on as they are
   cove exec 7183cb80-d6c --timeout 30s make
   cove exec 7183cb80-d6c --detach 'make > log 2>&1'
 
-Directory, variables and functions stay for the next command. The exit code is the command's.
-Ctrl-C interrupts the command; a second one leaves, and the command goes on.";
+The next command sees the directory, variables and functions that this one leaves. The exit code is
+the command's. Ctrl-C interrupts the command. A second Ctrl-C leaves it: it keeps running. While another
+command runs in the shell, this one waits; then Ctrl-C takes it out of the queue.";
 
 /// How long the daemon may take to pass a signal on.
-const SIGNAL_PATIENCE: Duration = Duration::from_secs(5);
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Run a command in a session's shell
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExecArgs {
-    /// The session's id, as in `cove ps`
+    /// Id of the session, as `cove ps` shows it
     #[arg(value_parser = session_id)]
     session: SessionId,
-    /// The command: bash source in one argument, or words
+    /// The command: one argument is a line of bash, several are a program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD", required_unless_present = "attach")]
     pub words: Vec<String>,
-    /// End the command after this time, as in 30s or 5m
+    /// End the command after this time, for example 30s or 5m, or none
+    #[arg(long, value_parser = time_limit, value_name = "TIME")]
+    timeout: Option<TimeLimit>,
+    /// Do not run the command if it has to wait longer than this behind another one
     #[arg(long, value_parser = duration, value_name = "TIME")]
-    timeout: Option<Duration>,
-    /// The shell to run it in (default: main)
+    queue_timeout: Option<Duration>,
+    /// Shell to run it in (default: main)
     #[arg(long, value_parser = shell_name, value_name = "NAME")]
     shell: Option<ShellName>,
-    /// The directory it begins in; the shell itself stays where it is
+    /// Directory to run it in; the shell's own directory does not change
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// A variable for this command; a name alone passes on your own
+    /// Set a variable for this command; a name alone passes your own value on
     #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// Pass standard input on: whole, up to 8 MiB; from a terminal, key by key
+    /// Pass standard input on: as a whole up to 8 MiB, or key by key from a terminal
     #[arg(short = 'i', long, conflicts_with = "detach")]
     interactive: bool,
-    /// Print the result as JSON at the end, instead of the output as it comes
+    /// Print the result as JSON at the end, instead of the output while it comes
     #[arg(long)]
     pub json: bool,
-    /// Print the command's id and leave it to itself
+    /// Print the command's id and exit; the command keeps running
     #[arg(long)]
     detach: bool,
-    /// Follow a command that was begun before, from its beginning
+    /// Follow a command that was started before, from the start of its output
     #[arg(long, value_parser = exec_id, value_name = "EXEC", conflicts_with_all = ["words", "detach", "json", "interactive"])]
     attach: Option<ExecId>,
     #[command(flatten)]
-    daemon: Daemon,
+    daemon: DaemonArgs,
 }
 
 pub fn session_id(text: &str) -> Result<SessionId, String> {
@@ -96,8 +103,9 @@ pub async fn exec(args: ExecArgs) -> Result<u8, Failure> {
     let exec = new_exec_id()?;
     let wanted = ApiExecRequest {
         cmd: words::command(&args.words),
-        timeout_ms: args.timeout.map(milliseconds),
-        streams: if is_one_place() { StreamMode::Merged } else { StreamMode::Split },
+        timeout_ms: args.timeout.unwrap_or_default(),
+        queue_timeout_ms: args.queue_timeout.map(whole_milliseconds),
+        streams: if is_same_file() { StreamMode::Merged } else { StreamMode::Split },
         stdin_base64: typed.map(|bytes| STANDARD.encode(bytes)),
         env: variables(&args.env)?,
         cwd: args.cwd,
@@ -122,9 +130,12 @@ pub async fn exec(args: ExecArgs) -> Result<u8, Failure> {
         if args.json {
             let reply = client.exec(session, &wanted).await?;
             print_json(&reply)?;
-            return Ok(
-                Ending { kind: reply.done.kind, exit_code: reply.done.exit_code, signal: reply.done.signal }.code()
-            );
+            return Ok(CommandEnd {
+                kind: reply.done.kind,
+                exit_code: reply.done.exit_code,
+                signal: reply.done.signal,
+            }
+            .code());
         }
         let begun = client.exec_stream(session, &wanted).await;
         let mut follower = Follower::new(&client, session, exec.clone());
@@ -132,31 +143,32 @@ pub async fn exec(args: ExecArgs) -> Result<u8, Failure> {
     };
     let result = interruptible(&client, session, &exec, work).await;
     if result.as_ref().is_err_and(Failure::is_silent) {
-        // Our reader has gone, as `head` does: the command learns it as it would in a pipe.
+        // Whoever read our output has gone, as `head` does. The command gets SIGPIPE, as it would in a pipe.
         send(&client, session, &exec, "PIPE").await;
     }
     result
 }
 
-/// Whether standard output and error are the same file or terminal: then one pipe keeps their order.
-fn is_one_place() -> bool {
+/// Whether standard output and standard error are the same file or terminal. Then the command gets one pipe for both, which keeps
+/// their order.
+fn is_same_file() -> bool {
     let place = |fd: &str| std::fs::metadata(fd).map(|file| (file.dev(), file.ino(), file.rdev())).ok();
     let (out, err) = (place("/proc/self/fd/1"), place("/proc/self/fd/2"));
     out.is_some() && out == err
 }
 
-/// The first INT is for the command, the second for us.
+/// Runs `work`. The first INT is passed on to the command, the second ends this process.
 async fn interruptible(
     client: &Client,
     session: &SessionId,
     exec: &ExecId,
     work: impl Future<Output = Result<u8, Failure>>,
 ) -> Result<u8, Failure> {
-    let mut int = signal(SignalKind::interrupt()).map_err(|e| Failure::failed(e.to_string()))?;
+    let mut interrupts = Interrupts::ctrl_c()?;
     tokio::pin!(work);
     tokio::select! {
         result = &mut work => return result,
-        _ = int.recv() => {}
+        _ = interrupts.next() => {}
     }
     let interrupt = async {
         send(client, session, exec, "INT").await;
@@ -165,25 +177,25 @@ async fn interruptible(
     tokio::select! {
         result = &mut work => result,
         never = interrupt => never,
-        _ = int.recv() => {
-            say(format!("the command goes on: `cove exec {session} --attach {exec}` follows it again"));
+        _ = interrupts.next() => {
+            say(format!("the command keeps running; `cove exec {session} --attach {exec}` follows it again"));
             Ok(exit::signalled(libc::SIGINT))
         }
     }
 }
 
 async fn send(client: &Client, session: &SessionId, exec: &ExecId, name: &str) {
-    match tokio::time::timeout(SIGNAL_PATIENCE, client.signal(session, exec, name)).await {
+    match tokio::time::timeout(SIGNAL_TIMEOUT, client.signal(session, exec, name)).await {
         Ok(Ok(())) => {}
-        // It has ended meanwhile.
+        // The command has ended meanwhile.
         Ok(Err(error)) if error.is("EXEC_NOT_FOUND") || error.is("CONFLICT") => {}
-        Ok(Err(error)) => say(format!("{name} could not be sent: {error}")),
-        Err(_) => say(format!("{name} could not be sent: no answer")),
+        Ok(Err(error)) => say(format!("cannot send {name} to the command: {error}")),
+        Err(_) => say(format!("cannot send {name} to the command: no answer")),
     }
 }
 
-/// A command at the shell's terminal, which becomes the caller's: its output comes from the exec, so that its end is
-/// exact; keys and the window's size go through an attachment.
+/// Runs a command at the shell's terminal and connects the caller's terminal to it. The output comes from the exec, so that its end
+/// is exact. Keys and the window's size go through a terminal connection.
 pub async fn interactive(
     client: &Client,
     session: &SessionId,
@@ -202,17 +214,23 @@ pub async fn interactive(
         stdin_base64: None,
         ..wanted
     };
-    let mut follower = Follower::new(client, session, exec.clone());
+    let is_waiting = Rc::new(Cell::new(false));
+    let mut follower = Follower::new(client, session, exec.clone()).in_raw_mode(is_waiting.clone());
     let work = async { follower.follow(client.exec_stream(session, &wanted).await).await };
-    let ended = tty::drive_program(reader, writer, interrupts, work).await;
+    let ended = tty::drive_program(reader, writer, interrupts, || is_waiting.get(), work).await;
     if !matches!(ended, Ok(Ok(_))) {
-        // Left in the middle.
-        follower.screen().repair().await;
+        // The program did not end by itself, so it could not restore the screen.
+        follower.screen().restore().await;
     }
     match ended? {
         Ok(done) => Ok(conclude(&done)),
-        Err(tty::Typing::Detached) => Ok(0),
-        Err(tty::Typing::Signal(signal)) => Ok(exit::signalled(signal)),
-        Err(tty::Typing::Lost(why)) => Err(Failure::failed(why)),
+        Err(tty::TypingEnd::Detached) => Ok(0),
+        Err(tty::TypingEnd::Cancelled) => {
+            send(client, session, &exec, "INT").await;
+            say("the command did not run: it was taken out of the queue");
+            Ok(exit::signalled(libc::SIGINT))
+        }
+        Err(tty::TypingEnd::Signal(signal)) => Ok(exit::signalled(signal)),
+        Err(tty::TypingEnd::Lost(why)) => Err(Failure::failed(why)),
     }
 }

@@ -1,4 +1,4 @@
-//! How a command ends: exit codes, and the one line on standard error that goes with a failure.
+//! How a command of `cove` ends: its exit code, and the one line on standard error that explains a failure.
 
 use std::io;
 
@@ -6,21 +6,21 @@ use shared_protocol::runner::OutcomeKind;
 
 use crate::client::{ClientError, FindError};
 
-/// The daemon refused, or something could not be done.
+/// The daemon refused, or something failed.
 pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
-/// EX_USAGE of sysexits.h, as for a daemon's configuration.
+/// Something that the user has to change in the configuration: EX_USAGE of sysexits.h.
 pub const CONFIG: u8 = 64;
-/// EX_UNAVAILABLE of sysexits.h.
+/// No daemon answers: EX_UNAVAILABLE of sysexits.h.
 pub const UNREACHABLE: u8 = 69;
-/// What is added to the number of a signal that ended something, as shells do.
+/// Added to the number of the signal that ended a command, as shells do.
 const SIGNALLED: u8 = 128;
 const SIGPIPE: u8 = 13;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
     code: u8,
-    /// None where the reader of standard output went away: that is its right.
+    /// `None` if whoever read standard output went away, which is not an error to report.
     message: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Failure {
         Self::new(USAGE, message)
     }
 
-    /// A failed write to standard output. One whose reader has gone is silent, with the code that SIGPIPE would give.
+    /// A failed write to standard output. If its reader has gone, nothing is printed, and the code is that of SIGPIPE.
     pub fn stdout(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self { code: SIGNALLED + SIGPIPE, message: None }
@@ -69,13 +69,13 @@ impl From<ClientError> for Failure {
             ClientError::Lost(_) | ClientError::Api(_) | ClientError::Protocol(_) => FAILED,
         };
         let hint = match &error {
-            ClientError::Unreachable { .. } => "; is it running? Start one with `cove serve`",
+            ClientError::Unreachable { .. } => "; start one with `cove serve`",
             error if error.is("UNAUTHORIZED") => "; give the daemon's key with --api-key or COVE_API_KEY",
-            error if error.is("SESSION_NOT_FOUND") => "; `cove ps` lists those there are",
+            error if error.is("SESSION_NOT_FOUND") => "; `cove ps` lists the sessions",
             _ => "",
         };
-        // The text may be a sandbox's own.
-        Self::new(code, super::output::tame(&format!("{error}{hint}")))
+        // A sandbox may have written parts of the text.
+        Self::new(code, super::output::escape_control(&format!("{error}{hint}")))
     }
 }
 
@@ -89,16 +89,16 @@ impl From<FindError> for Failure {
     }
 }
 
-/// How a command ended, as far as the exit code goes.
+/// How a command in a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ending {
+pub struct CommandEnd {
     pub kind: OutcomeKind,
     pub exit_code: i32,
     pub signal: Option<i32>,
 }
 
-impl Ending {
-    /// The command's own code; 128+n for a signal. What never ran or was lost is never a success.
+impl CommandEnd {
+    /// The command's own exit code, or 128+n for a signal. A command that never ran or was lost never counts as a success.
     pub fn code(self) -> u8 {
         match self.kind {
             OutcomeKind::Exited | OutcomeKind::TimedOut => low_byte(self.exit_code),
@@ -116,7 +116,7 @@ pub fn signalled(signal: i32) -> u8 {
     SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// As the kernel passes an exit status on.
+/// The part of an exit code that the kernel passes on.
 pub fn low_byte(code: i32) -> u8 {
     code.to_le_bytes()[0]
 }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_exit_code_is_the_commands_own() {
-        let code = |kind, exit_code, signal| Ending { kind, exit_code, signal }.code();
+        let code = |kind, exit_code, signal| CommandEnd { kind, exit_code, signal }.code();
         assert_eq!(code(OutcomeKind::Exited, 0, None), 0);
         assert_eq!(code(OutcomeKind::Exited, 255, None), 255);
         assert_eq!(code(OutcomeKind::Exited, -1, None), 255);
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn what_never_ran_is_never_a_success() {
         for kind in [OutcomeKind::NeverRan, OutcomeKind::Lost] {
-            assert_eq!(Ending { kind, exit_code: 0, signal: None }.code(), FAILED);
-            assert_eq!(Ending { kind, exit_code: 127, signal: None }.code(), 127);
+            assert_eq!(CommandEnd { kind, exit_code: 0, signal: None }.code(), FAILED);
+            assert_eq!(CommandEnd { kind, exit_code: 127, signal: None }.code(), 127);
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_nothing_to_speak_of() {
+    fn a_reader_that_went_away_is_not_reported() {
         let gone = Failure::stdout(&io::ErrorKind::BrokenPipe.into());
         assert!(gone.is_silent());
         assert_eq!(gone.code(), 141);

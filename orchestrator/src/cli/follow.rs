@@ -1,33 +1,35 @@
-//! Follows an exec or a run to its end: output to standard output and error, every byte once.
+//! Follows an exec or a run to its end, and copies its output to standard output and standard error, every byte once.
 //!
-//! A connection that is lost is made again a bounded number of times, from the offset that was reached; the command goes
-//! on meanwhile. What the daemon no longer keeps is said, not passed over.
+//! If the connection is lost, it is made again from the offset that was reached, a bounded number of times. The command keeps
+//! running meanwhile. Output that the daemon no longer has is reported as missing.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use shared_protocol::runner::{OutcomeKind, Stream};
 use shared_protocol::{ExecId, SessionId};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::exit::{Ending, Failure};
+use super::exit::{CommandEnd, Failure};
 use super::output::say;
 use super::private::random_hex;
 use super::tty::Screen;
 use crate::client::{Client, ClientError, FrameReader, Piece, StreamDone, StreamFrame};
 
-/// In a row, without a byte between them.
+/// How often to connect again without receiving a byte.
 const MAX_REATTACHES: u32 = 6;
-/// Doubled with each try: some six seconds in all.
+/// The pause before the first try. It doubles with each: about six seconds in all.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// An id of our own, so that the exec can be found again even if its beginning was never answered.
+/// An id that the client chooses, so that the exec can be found again even if the answer to its start was lost.
 pub fn new_exec_id() -> Result<ExecId, Failure> {
     ExecId::new(format!("cli-{}", random_hex(8)?)).map_err(|e| Failure::failed(e.to_string()))
 }
 
 type Sink = Box<dyn AsyncWrite + Unpin>;
 
-/// Where output goes.
+/// Where the output goes.
 struct Sinks {
     stdout: Sink,
     stderr: Sink,
@@ -52,7 +54,7 @@ async fn write_out(to: &mut Sink, bytes: &[u8]) -> std::io::Result<()> {
     to.flush().await
 }
 
-/// What is next, and what of a piece is new.
+/// The offset of the next byte, by which it is known what is new in a piece of output.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cursor {
     next: u64,
@@ -60,7 +62,7 @@ struct Cursor {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Fresh<'a> {
-    /// Bytes before these that never came.
+    /// How many bytes before these never came.
     missing: u64,
     bytes: &'a [u8],
 }
@@ -74,7 +76,7 @@ impl Cursor {
         Fresh { missing, bytes }
     }
 
-    /// The number of bytes that a gap takes from us.
+    /// Skips a gap, and returns how many bytes are lost by it.
     fn skip(&mut self, offset: u64, bytes: u64) -> u64 {
         let end = offset.saturating_add(bytes);
         let lost = end.saturating_sub(self.next);
@@ -89,20 +91,38 @@ pub struct Follower<'a> {
     exec: ExecId,
     cursor: Cursor,
     sinks: Sinks,
-    /// Where the output is a terminal's: what it did to the caller's.
+    /// The state of the caller's terminal, if the output goes to it.
     screen: Screen,
+    /// Whether the command waits in the shell's queue.
+    is_waiting: Rc<Cell<bool>>,
+    /// Whether the caller's terminal is in raw mode, in which a newline does not return the cursor.
+    is_raw: bool,
 }
 
 impl<'a> Follower<'a> {
     pub fn new(client: &'a Client, session: &'a SessionId, exec: ExecId) -> Self {
-        Self { client, session, exec, cursor: Cursor::default(), sinks: Sinks::new(), screen: Screen::default() }
+        Self {
+            client,
+            session,
+            exec,
+            cursor: Cursor::default(),
+            sinks: Sinks::new(),
+            screen: Screen::default(),
+            is_waiting: Rc::default(),
+            is_raw: false,
+        }
+    }
+
+    /// Follows a command at the caller's terminal, and tells in `is_waiting` whether it waits in the queue.
+    pub fn in_raw_mode(self, is_waiting: Rc<Cell<bool>>) -> Self {
+        Self { is_waiting, is_raw: true, ..self }
     }
 
     pub fn screen(&self) -> &Screen {
         &self.screen
     }
 
-    /// `begun` is the answer to the request that began it, or to one that asked for it again.
+    /// `begun` is the answer to the request that started the command, or to one that asked for its output again.
     pub async fn follow(&mut self, begun: Result<FrameReader, ClientError>) -> Result<StreamDone, Failure> {
         let mut attempt = begun;
         let mut tries = 0;
@@ -118,8 +138,8 @@ impl<'a> Follower<'a> {
             if self.cursor.next > before {
                 tries = 0;
             }
-            // The daemon that refuses, or that cannot be reached before anything was begun, is not asked again.
-            let again = matches!(&error, ClientError::Lost(_)) || (tries > 0 && is_absence(&error));
+            // If the daemon refuses, or cannot be reached before the command was started, there is no second try.
+            let again = matches!(&error, ClientError::Lost(_)) || (tries > 0 && is_unreachable(&error));
             if !again || tries == MAX_REATTACHES {
                 return Err(self.given_up(error, tries));
             }
@@ -129,14 +149,17 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Until the end, or until the connection fails: that is the inner error. The outer one is ours.
+    /// Copies output until the command ends. The inner error is a failed connection, the outer one a failure of our own.
     async fn read(&mut self, mut reader: FrameReader) -> Result<Result<StreamDone, ClientError>, Failure> {
+        self.is_waiting.set(false);
         loop {
             let frame = match reader.next().await {
                 Ok(frame) => frame,
                 Err(error) => return Ok(Err(error)),
             };
             match frame {
+                StreamFrame::Queued { running_exec_id } => self.wait_behind(&running_exec_id),
+                StreamFrame::Running {} => self.is_waiting.set(false),
                 StreamFrame::Started { .. } | StreamFrame::AwaitingInput | StreamFrame::Unknown => {}
                 StreamFrame::Chunk(chunk) => {
                     let piece = Piece::of(chunk)?;
@@ -151,7 +174,7 @@ impl<'a> Follower<'a> {
                 }
                 StreamFrame::Gap { offset, bytes } => {
                     let lost = self.cursor.skip(offset, bytes);
-                    say(format!("{lost} bytes of output are missing here: they were no longer kept"));
+                    say(format!("{lost} bytes of output are missing here: the session no longer has them"));
                 }
                 StreamFrame::Done(done) => return Ok(Ok(done)),
                 StreamFrame::Error { error, error_code } => {
@@ -161,25 +184,33 @@ impl<'a> Follower<'a> {
         }
     }
 
+    fn wait_behind(&self, running: &ExecId) {
+        self.is_waiting.set(true);
+        let line_end = if self.is_raw { "\r" } else { "" };
+        say(format!(
+            "the shell is busy with exec {running}; waiting (Ctrl-C takes this command out of the queue){line_end}"
+        ));
+    }
+
     fn given_up(&self, error: ClientError, tries: u32) -> Failure {
         if tries == 0 {
             return error.into();
         }
         if error.is("EXEC_NOT_FOUND") {
-            return Failure::failed("the connection was lost before the command began; it did not run");
+            return Failure::failed("the connection was lost before the command started; it did not run");
         }
         let Self { session, exec, .. } = self;
         Failure::failed(format!(
-            "{error}; the command may go on: `cove exec {session} --attach {exec}` follows it again"
+            "{error}; the command may still run: `cove exec {session} --attach {exec}` follows it again"
         ))
     }
 }
 
-fn is_absence(error: &ClientError) -> bool {
+fn is_unreachable(error: &ClientError) -> bool {
     matches!(error, ClientError::Unreachable { .. })
 }
 
-/// The exit code, after saying what the code alone does not.
+/// Prints what the exit code alone does not tell, and returns the exit code.
 pub fn conclude(done: &StreamDone) -> u8 {
     match done.kind {
         OutcomeKind::TimedOut => say(format!("timed out after {:.1} s", done.duration_ms as f64 / 1000.0)),
@@ -190,9 +221,11 @@ pub fn conclude(done: &StreamDone) -> u8 {
         OutcomeKind::Exited | OutcomeKind::Signaled => {}
     }
     if done.oom_killed {
-        say("memory ran out in the sandbox, and the kernel killed something; give it more with --memory-mb");
+        say(
+            "the sandbox ran out of memory, and the kernel killed a process; a session with more memory needs --memory-mb",
+        );
     }
-    Ending { kind: done.kind, exit_code: done.exit_code, signal: done.signal }.code()
+    CommandEnd { kind: done.kind, exit_code: done.exit_code, signal: done.signal }.code()
 }
 
 #[cfg(test)]

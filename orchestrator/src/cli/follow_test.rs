@@ -81,14 +81,7 @@ async fn followed(answers: Vec<String>) -> (Result<StreamDone, Failure>, String,
     let (stdout, mut printed) = tokio::io::duplex(4096);
     let (stderr, mut complained) = tokio::io::duplex(4096);
     let sinks = Sinks { stdout: Box::new(stdout), stderr: Box::new(stderr) };
-    let mut follower = Follower {
-        client: &client,
-        session: &session,
-        exec: exec.clone(),
-        cursor: Cursor::default(),
-        sinks,
-        screen: Screen::default(),
-    };
+    let mut follower = Follower { sinks, ..Follower::new(&client, &session, exec.clone()) };
     let begun = client.reattach(&session, &exec, 0).await;
     let result = follower.follow(begun).await;
     drop(follower);

@@ -1,7 +1,7 @@
-//! The command line: what was asked, which command does it, and how its end becomes an exit code.
+//! The command line of `cove`: it parses the arguments, runs one command, and turns its result into an exit code.
 //!
-//! One file a command. A command returns an exit code or a `Failure`; only this file prints failures and ends the process.
-//! Standard output carries what was asked for and nothing else; everything said about it goes to standard error.
+//! Each command has a file of its own. A command returns an exit code or a `Failure`; only this file prints failures and ends the
+//! process. Standard output carries what was asked for and nothing else; every message goes to standard error.
 
 mod completion;
 mod connect;
@@ -9,14 +9,17 @@ mod cp;
 mod doctor;
 mod exec;
 mod exit;
+mod feed;
 mod follow;
 mod image;
 mod interrupt;
+mod key;
 mod options;
 mod output;
 mod pause;
 mod pool;
 mod private;
+mod progress;
 mod ps;
 mod rm;
 mod run;
@@ -25,6 +28,7 @@ mod shell;
 mod stdin;
 mod table;
 mod tty;
+mod update;
 mod version;
 mod words;
 
@@ -38,17 +42,17 @@ use exit::Failure;
 use crate::sys::sched;
 
 const AFTER_HELP: &str = "\
-Without a command it is `cove serve`.
+`cove` without a command is `cove serve`.
 
-Where the daemon is: --url and --api-key, or COVE_URL and COVE_API_KEY; else the one that runs
-on the data directory (--data-dir, COVE_DATA_DIR, ~/.local/share/cove). Where none runs, `run`
-and `shell` start one for themselves.
+Commands find the daemon by --url and --api-key, or by COVE_URL and COVE_API_KEY. Without these they
+use the daemon that runs on the data directory (--data-dir, COVE_DATA_DIR, or ~/.local/share/cove).
+If no daemon runs, `cove run` and `cove shell` start a private one and end it when they are done.
 
   cove serve                                    start the daemon
-  cove run -- python3 -c 'print(6 * 7)'         one command in a sandbox of its own
-  cove shell                                    a terminal in a sandbox of its own";
+  cove run -- python3 -c 'print(6 * 7)'         run one command in a new sandbox
+  cove shell                                    open a terminal in a new sandbox";
 
-/// Computers for agents: sandboxes with a shell that remembers.
+/// Sandboxed Linux machines for AI agents, with a shell that remembers.
 #[derive(Parser)]
 #[command(name = "cove", version, max_term_width = 100, after_help = AFTER_HELP, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
@@ -67,9 +71,11 @@ enum Command {
     Rm(rm::RmArgs),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
+    Update(update::UpdateArgs),
     Cp(cp::CpArgs),
     Pool(pool::PoolArgs),
     Image(image::ImageArgs),
+    Key(key::KeyArgs),
     Doctor(doctor::DoctorArgs),
     Version(version::VersionArgs),
     Completion(completion::CompletionArgs),
@@ -87,9 +93,11 @@ pub fn main() -> ExitCode {
         Command::Rm(args) => on_one_thread(rm::rm(args)),
         Command::Pause(args) => on_one_thread(pause::pause(args)),
         Command::Resume(args) => on_one_thread(pause::resume(args)),
+        Command::Update(args) => on_one_thread(update::update(args)),
         Command::Cp(args) => on_one_thread(cp::cp(args)),
         Command::Pool(args) => on_one_thread(pool::pool(args)),
         Command::Image(args) => image::image(&args),
+        Command::Key(args) => on_one_thread(key::key(args)),
         Command::Doctor(args) => on_one_thread(doctor::doctor(args)),
         Command::Version(args) => version::version(&args),
         Command::Completion(args) => completion::completion(&args),
@@ -104,7 +112,7 @@ fn report(result: Result<ExitCode, Failure>) -> ExitCode {
     })
 }
 
-/// A bare `cove` serves, and so does one that begins with an option of `serve`.
+/// Adds `serve` where no command is given: `cove` alone, or `cove` with options of `serve`.
 fn with_default_command(mut args: Vec<OsString>) -> Vec<OsString> {
     let own = ["-h", "--help", "-V", "--version"];
     let serves = match args.get(1).map(|first| first.to_string_lossy()) {
@@ -120,7 +128,7 @@ fn with_default_command(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-/// A command waits for one connection and starts in no time.
+/// Runs a command on one thread, which is enough for one connection and starts faster.
 fn on_one_thread(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
     drive(tokio::runtime::Builder::new_current_thread(), work)
 }
@@ -129,11 +137,11 @@ fn drive<T>(
     mut builder: tokio::runtime::Builder,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let runtime = builder.enable_all().on_thread_start(sched::take_short_turns).build();
-    sched::take_short_turns();
+    let runtime = builder.enable_all().on_thread_start(sched::use_short_time_slices).build();
+    sched::use_short_time_slices();
     let runtime = runtime.map_err(|e| Failure::new(exit::FAILED, format!("cannot start: {e}")))?;
     let result = runtime.block_on(work);
-    // A thread may wait in a write to a pipe that nobody reads; the process ends all the same.
+    // Without waiting for other threads: one may hang in a write to a pipe that nobody reads.
     runtime.shutdown_background();
     result
 }

@@ -1,4 +1,4 @@
-//! What is printed, and in which dress: colours only for people, one JSON document for programs.
+//! Printing: text with colours for people, one JSON document for programs.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::exit::Failure;
 
-/// One line on standard error. That it cannot be written is not worth failing for.
+/// Prints a message on standard error. If that fails, nothing else can be done.
 pub fn say(message: impl Display) {
     let _ = writeln!(io::stderr().lock(), "cove: {message}");
 }
 
-/// The whole of what a command has to show.
+/// Prints the result of a command on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|e| Failure::stdout(&e))
@@ -33,13 +33,13 @@ pub enum Colour {
     Bold,
 }
 
-/// Whether what goes to standard output may be coloured.
+/// Whether text on standard output is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dress {
+pub struct Style {
     coloured: bool,
 }
 
-impl Dress {
+impl Style {
     pub fn for_stdout() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -63,8 +63,8 @@ impl Dress {
     }
 }
 
-/// Text of others for a terminal: what could move its cursor or change its title is made visible instead.
-pub fn tame(text: &str) -> String {
+/// Makes text from elsewhere safe to print: control characters, which could move the cursor or change the title, become visible.
+pub fn escape_control(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
@@ -74,6 +74,6 @@ mod tests {
 
     #[test]
     fn text_of_others_cannot_command_the_terminal() {
-        assert_eq!(tame("a\x1b]0;title\x07é"), "a\\u{1b}]0;title\\u{7}é");
+        assert_eq!(escape_control("a\x1b]0;title\x07é"), "a\\u{1b}]0;title\\u{7}é");
     }
 }

@@ -1,9 +1,9 @@
-//! `cove pause` and `cove resume`: put sessions to sleep, and wake them.
+//! `cove pause` and `cove resume`: freeze sessions, and let them continue.
 
 use clap::Args;
 use shared_protocol::SessionId;
 
-use super::connect::Daemon;
+use super::connect::DaemonArgs;
 use super::exec::session_id;
 use super::exit::{self, Failure};
 use super::output::{print, say};
@@ -12,38 +12,38 @@ const PAUSE_EXAMPLES: &str = "\
 Examples:
   cove pause 7183cb80-d6c
 
-Everything in the session stands still until a command, a file or `cove resume` needs it.
-Prints the id of each session that is paused.";
+All processes of a paused session stand still. A command, a file access or `cove resume` wakes it up.
+Prints the id of each session that was paused.";
 
 const RESUME_EXAMPLES: &str = "\
 Examples:
   cove resume 7183cb80-d6c
 
-Prints the id of each session that runs.";
+Prints the id of each session that was resumed.";
 
-/// Freeze sessions until they are needed
+/// Pause sessions until they are needed again
 #[derive(Args)]
 #[command(after_help = PAUSE_EXAMPLES)]
 pub struct PauseArgs {
     #[command(flatten)]
-    named: Named,
+    named: Sessions,
 }
 
-/// Wake sessions that are paused
+/// Resume paused sessions
 #[derive(Args)]
 #[command(after_help = RESUME_EXAMPLES)]
 pub struct ResumeArgs {
     #[command(flatten)]
-    named: Named,
+    named: Sessions,
 }
 
 #[derive(Args)]
-struct Named {
-    /// Their ids, as in `cove ps`
+struct Sessions {
+    /// Ids of the sessions, as `cove ps` shows them
     #[arg(value_parser = session_id, required = true, value_name = "SESSION")]
     sessions: Vec<SessionId>,
     #[command(flatten)]
-    daemon: Daemon,
+    daemon: DaemonArgs,
 }
 
 pub async fn pause(args: PauseArgs) -> Result<u8, Failure> {
@@ -54,7 +54,7 @@ pub async fn resume(args: ResumeArgs) -> Result<u8, Failure> {
     each(args.named, "resume").await
 }
 
-async fn each(named: Named, what: &str) -> Result<u8, Failure> {
+async fn each(named: Sessions, what: &str) -> Result<u8, Failure> {
     let client = named.daemon.client()?;
     let mut code = 0;
     for id in named.sessions {

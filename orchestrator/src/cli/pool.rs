@@ -1,12 +1,12 @@
-//! `cove pool`: sandboxes started ahead.
+//! `cove pool`: shows the pools of sandboxes that are started in advance, and changes their size.
 
 use clap::Args;
 use shared_protocol::RuntimeName;
 use shared_protocol::api::{PoolView, SetPoolRequest};
 
-use super::connect::Daemon;
+use super::connect::DaemonArgs;
 use super::exit::Failure;
-use super::output::{Dress, print, print_json, tame};
+use super::output::{Style, escape_control, print, print_json};
 use super::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
@@ -15,22 +15,23 @@ Examples:
   cove pool python 3
   cove pool python 0";
 
-/// Show pools, or say how many sandboxes of an image shall wait
+/// Show pools, or set how many sandboxes of an image are started in advance
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PoolArgs {
+    /// Image of the pool
     #[arg(requires = "size")]
     image: Option<String>,
-    /// How many shall wait; 0 ends the pool. Until the daemon's next start, which reads its configuration again
+    /// How many sandboxes wait; 0 removes the pool. A restart of the daemon goes back to its configuration
     size: Option<u64>,
-    /// The runtime of the pool, where it is not the default
+    /// Runtime of the pool (default: the daemon's)
     #[arg(long, requires = "image")]
     runtime: Option<RuntimeName>,
     /// Print a JSON array
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    daemon: Daemon,
+    daemon: DaemonArgs,
 }
 
 pub async fn pool(args: PoolArgs) -> Result<u8, Failure> {
@@ -44,26 +45,26 @@ pub async fn pool(args: PoolArgs) -> Result<u8, Failure> {
     if args.json {
         print_json(&pools)?;
     } else {
-        print(&table(&pools, Dress::for_stdout()))?;
+        print(&table(&pools, Style::for_stdout()))?;
     }
     Ok(0)
 }
 
-fn table(pools: &[PoolView], dress: Dress) -> String {
+fn table(pools: &[PoolView], style: Style) -> String {
     let mut table = Table::new(&["IMAGE", "RUNTIME", "SIZE", "IDLE", "STARTING", "HITS", "MISSES", "FAILURE"]);
     for pool in pools {
         table.row(vec![
-            Cell::new(tame(&pool.image)),
+            Cell::new(escape_control(&pool.image)),
             Cell::new(pool.runtime.as_str()),
             Cell::new(pool.size.to_string()),
             Cell::new(pool.idle.to_string()),
             Cell::new(pool.starting.to_string()),
             Cell::new(pool.hits.to_string()),
             Cell::new(pool.misses.to_string()),
-            Cell::new(tame(pool.failure.as_deref().unwrap_or_default())),
+            Cell::new(escape_control(pool.failure.as_deref().unwrap_or_default())),
         ]);
     }
-    table.render(dress)
+    table.render(style)
 }
 
 #[cfg(test)]
@@ -78,7 +79,7 @@ mod tests {
 IMAGE   RUNTIME  SIZE  IDLE  STARTING  HITS  MISSES  FAILURE
 python  local    3     2     1         7     0
 ";
-        let shown = table(&[pool], Dress::plain());
+        let shown = table(&[pool], Style::plain());
         assert_eq!(shown.lines().map(str::trim_end).collect::<Vec<_>>(), expected.lines().collect::<Vec<_>>());
     }
 }

@@ -1,7 +1,7 @@
-//! A daemon for one command alone, where none runs.
+//! A private daemon, for one command, where no daemon runs.
 //!
-//! It lives as long as the pipe that is its standard input: when this process ends, by `kill -9` too, the pipe closes and the
-//! daemon destroys its sessions, removes its data directory and ends. Its key is made here and known to the two alone.
+//! Its standard input is a pipe from this process. When this process ends, even by `kill -9`, the pipe closes, and the daemon ends
+//! its sessions, removes its data directory and exits. Its key is made here, and only the two processes know it.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::exit::Failure;
 use crate::client::{ApiKey, Client, Endpoint};
+use crate::server::banner::{LISTENING, WARNING};
 
-const START_PATIENCE: Duration = Duration::from_secs(20);
-/// The daemon gives its own sessions a while to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// The first line is short; a program that is no daemon may print anything.
-const MAX_FIRST_LINE: u64 = 4 << 10;
-const LISTENING: &str = "listening on ";
-/// Imported ones are the user's, not the daemon's: here as a link, which goes without them.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Long, because the daemon gives its sessions time to end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most that is read of what the daemon prints when it listens.
+const MAX_ANNOUNCEMENT: u64 = 4 << 10;
+/// A link to the user's images. Removing the private data directory removes the link and not the images.
 const IMAGES: &str = "images";
 const LOG_FILE: &str = "daemon.log";
 const LOG_LINES_SHOWN: usize = 5;
 const KEY_BYTES: usize = 32;
-/// By which a directory is known to be one of these; nothing else is ever removed.
+/// The prefix of private data directories. No other directory is ever removed.
 pub const DIR_PREFIX: &str = "cove-private-";
 
-/// A fresh directory that nobody else can look into; removed with all that is in it.
+/// A new directory that only its owner can read. It is removed, with all that is in it, when this is dropped.
 pub struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -45,7 +45,7 @@ impl ScratchDir {
         &self.0
     }
 
-    /// From now on another removes it.
+    /// Leaves the directory for somebody else to remove.
     fn leave(mut self) -> PathBuf {
         std::mem::take(&mut self.0)
     }
@@ -61,13 +61,15 @@ impl Drop for ScratchDir {
 
 pub struct PrivateDaemon {
     child: Child,
-    /// Closing it ends the daemon.
-    lifeline: Option<ChildStdin>,
-    /// Open, so that what it prints later does not fail.
+    /// The daemon's standard input. Closing it ends the daemon.
+    stdin: Option<ChildStdin>,
+    /// Kept open, so that the daemon can go on printing.
     _stdout: BufReader<ChildStdout>,
-    /// The daemon removes it at its end, and may still need it if nobody waits for that.
+    /// The daemon removes it when it ends, unless it is killed.
     dir: PathBuf,
     client: Client,
+    /// What this host does not enforce, for the user.
+    warning: Option<String>,
 }
 
 impl PrivateDaemon {
@@ -89,38 +91,38 @@ impl PrivateDaemon {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
-            // Ctrl-C is for the command; the daemon ends after it, in order.
+            // So that Ctrl-C reaches this process and not the daemon, which ends after it.
             .process_group(0);
         let mut child = command.spawn().map_err(|e| failed("/proc/self/exe", e))?;
-        let (Some(lifeline), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Failure::failed("cannot start a private daemon: it has no pipes"));
         };
         let mut stdout = BufReader::new(stdout);
-        let started = tokio::time::timeout(START_PATIENCE, first_line(&mut stdout)).await;
-        let endpoint = match &started {
-            Ok(Some(line)) => line.strip_prefix(LISTENING).and_then(|url| Endpoint::parse(url.trim()).ok()),
-            Ok(None) | Err(_) => None,
-        };
-        let Some(endpoint) = endpoint else {
+        let started = tokio::time::timeout(START_TIMEOUT, announcement(&mut stdout)).await;
+        let Ok(Some(Announcement { endpoint, warning })) = started else {
             let why =
-                if started.is_err() { "it did not begin to listen in time" } else { "it did not begin to listen" };
+                if started.is_err() { "it did not start to listen in time" } else { "it did not start to listen" };
             let failure = Failure::failed(format!("cannot start a private daemon: {why}{}", end_of_log(dir)));
-            drop(lifeline);
+            drop(stdin);
             let _ = child.kill().await;
             return Err(failure);
         };
         let client = Client::new(endpoint, ApiKey::new(key));
-        Ok(Self { child, lifeline: Some(lifeline), _stdout: stdout, dir: scratch.leave(), client })
+        Ok(Self { child, stdin: Some(stdin), _stdout: stdout, dir: scratch.leave(), client, warning })
     }
 
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Ends it, and does not return before it is gone with all it had.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// Ends the daemon, and waits until it and its data directory are gone.
     pub async fn stop(mut self) {
-        drop(self.lifeline.take());
-        if tokio::time::timeout(STOP_PATIENCE, self.child.wait()).await.is_err() {
+        drop(self.stdin.take());
+        if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
         // It removes the directory itself, unless it was killed.
@@ -128,11 +130,22 @@ impl PrivateDaemon {
     }
 }
 
-/// None where it ended, or said something that is no line of text.
-async fn first_line(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
-    let mut line = String::new();
-    stdout.take(MAX_FIRST_LINE).read_line(&mut line).await.ok().filter(|read| *read > 0)?;
-    Some(line)
+/// What a daemon prints when it listens.
+struct Announcement {
+    endpoint: Endpoint,
+    warning: Option<String>,
+}
+
+/// Reads lines up to the first empty one; `None` if the daemon ended, or said something else.
+async fn announcement(stdout: &mut BufReader<ChildStdout>) -> Option<Announcement> {
+    let mut lines = stdout.take(MAX_ANNOUNCEMENT).lines();
+    let first = lines.next_line().await.ok()??;
+    let endpoint = Endpoint::parse(first.strip_prefix(LISTENING)?.trim()).ok()?;
+    let mut warning = None;
+    while let Some(line) = lines.next_line().await.ok()?.filter(|line| !line.is_empty()) {
+        warning = warning.or(line.strip_prefix(WARNING).map(str::to_owned));
+    }
+    Some(Announcement { endpoint, warning })
 }
 
 fn end_of_log(dir: &Path) -> String {
@@ -145,6 +158,6 @@ fn end_of_log(dir: &Path) -> String {
 
 pub fn random_hex(bytes: usize) -> Result<String, Failure> {
     let mut random = vec![0; bytes];
-    getrandom::fill(&mut random).map_err(|e| Failure::failed(format!("no random bytes: {e}")))?;
+    getrandom::fill(&mut random).map_err(|e| Failure::failed(format!("cannot get random bytes: {e}")))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }

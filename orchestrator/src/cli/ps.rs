@@ -1,14 +1,14 @@
-//! `cove ps`: the sessions there are.
+//! `cove ps`: lists sessions.
 
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use shared_protocol::api::{SessionStatus, SessionView};
 
-use super::connect::Daemon;
+use super::connect::DaemonArgs;
 use super::exit::Failure;
 use super::options::pair;
-use super::output::{Colour, Dress, print, print_json, tame};
+use super::output::{Colour, Style, escape_control, print, print_json};
 use super::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
@@ -22,20 +22,20 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PsArgs {
-    /// Those that have ended too, as far as they are remembered
+    /// Include sessions that have ended, as far as the daemon remembers them
     #[arg(short = 'a', long)]
     all: bool,
-    /// Only those with this label; all of them where it is given more than once
+    /// Show only sessions with this label; give it more than once to require several
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
     /// Print a JSON array
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
-    /// Only the ids
+    /// Print only the ids
     #[arg(short = 'q', long)]
     quiet: bool,
     #[command(flatten)]
-    daemon: Daemon,
+    daemon: DaemonArgs,
 }
 
 const ENDED: [SessionStatus; 3] = [SessionStatus::Destroyed, SessionStatus::Expired, SessionStatus::Crashed];
@@ -56,12 +56,12 @@ pub async fn ps(args: PsArgs) -> Result<u8, Failure> {
     } else if args.quiet {
         print(&sessions.iter().map(|session| format!("{}\n", session.id)).collect::<String>())?;
     } else {
-        print(&table(&sessions, SystemTime::now(), Dress::for_stdout()))?;
+        print(&table(&sessions, SystemTime::now(), Style::for_stdout()))?;
     }
     Ok(0)
 }
 
-fn table(sessions: &[SessionView], now: SystemTime, dress: Dress) -> String {
+fn table(sessions: &[SessionView], now: SystemTime, style: Style) -> String {
     let mut table = Table::new(&["SESSION", "IMAGE", "STATUS", "AGE", "EXPIRES", "WORKSPACE", "CWD", "LABELS"]);
     for session in sessions {
         let colour = match session.status {
@@ -70,21 +70,22 @@ fn table(sessions: &[SessionView], now: SystemTime, dress: Dress) -> String {
             SessionStatus::Crashed => Colour::Red,
             SessionStatus::Destroying | SessionStatus::Destroyed | SessionStatus::Expired => Colour::Dim,
         };
-        let labels: Vec<String> = session.labels.iter().map(|(key, value)| tame(&format!("{key}={value}"))).collect();
+        let labels: Vec<String> =
+            session.labels.iter().map(|(key, value)| escape_control(&format!("{key}={value}"))).collect();
         let workspace = session.workspace_id.as_ref().map(ToString::to_string).unwrap_or_default();
         let expires = if ENDED.contains(&session.status) { String::new() } else { until(&session.expires_at, now) };
         table.row(vec![
             Cell::new(session.id.as_str()),
-            Cell::new(tame(&session.image)),
+            Cell::new(escape_control(&session.image)),
             Cell::coloured(session.status.as_str(), colour),
             Cell::new(since(&session.created_at, now)),
             Cell::new(expires),
             Cell::new(workspace),
-            Cell::new(tame(&session.cwd)),
+            Cell::new(escape_control(&session.cwd)),
             Cell::new(labels.join(",")),
         ]);
     }
-    table.render(dress)
+    table.render(style)
 }
 
 fn since(time: &str, now: SystemTime) -> String {
@@ -97,7 +98,7 @@ fn until(time: &str, now: SystemTime) -> String {
     left.map(|left| format!("in {}", short(left))).unwrap_or_default()
 }
 
-/// In its largest unit.
+/// A duration in its largest unit.
 fn short(duration: Duration) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let seconds = duration.as_secs();
@@ -130,6 +131,6 @@ mod tests {
 SESSION       IMAGE   STATUS   AGE  EXPIRES  WORKSPACE  CWD           LABELS
 7183cb80-d6c  python  running  5s   in 30m              /work\\nspace  a=b
 ";
-        assert_eq!(table(&[session], now, Dress::plain()), expected);
+        assert_eq!(table(&[session], now, Style::plain()), expected);
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use shared_protocol::SessionId;
 
-use super::connect::Daemon;
+use super::connect::DaemonArgs;
 use super::exec::session_id;
 use super::exit::{self, Failure};
 use super::output::{print, say};
@@ -14,23 +14,23 @@ Examples:
   cove rm 7183cb80-d6c
   cove rm --all
 
-Prints the id of each session that is gone.";
+Prints the id of each session that was ended.";
 
-/// Ends at a time: each takes the daemon a moment, and it should have others for other clients.
+/// How many sessions are ended at the same time, so that the daemon can still serve other clients.
 const AT_ONCE: usize = 8;
 
-/// End sessions, with all that runs in them
+/// End sessions and everything that runs in them
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RmArgs {
-    /// Their ids, as in `cove ps`
+    /// Ids of the sessions, as `cove ps` shows them
     #[arg(value_parser = session_id, required_unless_present = "all", value_name = "SESSION")]
     sessions: Vec<SessionId>,
-    /// All there are
+    /// End all sessions
     #[arg(long, conflicts_with = "sessions")]
     all: bool,
     #[command(flatten)]
-    daemon: Daemon,
+    daemon: DaemonArgs,
 }
 
 pub async fn rm(args: RmArgs) -> Result<u8, Failure> {
@@ -48,7 +48,7 @@ pub async fn rm(args: RmArgs) -> Result<u8, Failure> {
     while let Some((result, id)) = ends.next().await {
         match result {
             Ok(()) => print(&format!("{id}\n"))?,
-            // Ended by another meanwhile: what was asked for is so.
+            // Somebody else has ended it meanwhile.
             Err(error) if args.all && error.is("SESSION_NOT_FOUND") => {}
             Err(error) => {
                 say(format!("{id}: {error}"));

@@ -1,4 +1,4 @@
-//! `cove serve`: the daemon. All of it is elsewhere.
+//! `cove serve`: starts the daemon, which is in `app`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,9 +13,13 @@ use crate::config::{Config, ServeFlags};
 const EXAMPLES: &str = "\
 Examples:
   cove serve
-  cove serve --listen 127.0.0.1:9000 --data-dir /var/lib/cove";
+  cove serve --listen 127.0.0.1:9000 --data-dir /var/lib/cove
 
-/// Run the daemon
+Ctrl-C stops the daemon and ends all sessions. SIGTERM stops it and keeps them: the next daemon on
+the same data directory finds them again. The setting sessions.on_stop = \"keep\" or \"destroy\"
+makes both do the same. A second signal ends the daemon at once.";
+
+/// Start the daemon
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
@@ -36,7 +40,7 @@ pub async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     result.map_err(|error| Failure::failed(format!("{error:#}")))
 }
 
-/// Only what `private` made is ever removed.
+/// Whether `private` made this directory. No other directory is ever removed.
 fn is_private(dir: &Path) -> bool {
     dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DIR_PREFIX))
 }

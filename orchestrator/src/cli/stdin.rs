@@ -1,4 +1,4 @@
-//! Standard input as one piece of bounded size, for commands that read something.
+//! Reads all of standard input, up to a limit, for commands in a session that read something.
 
 use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
@@ -6,12 +6,13 @@ use std::time::Duration;
 use super::exit::Failure;
 use super::output::say;
 
-/// It travels in the request, which the daemon bounds at 16 MiB: base64 makes four bytes of three.
+/// The largest input. It is sent in the request as base64, and the daemon takes requests of up to 16 MiB.
 const MAX_BYTES: u64 = 8 << 20;
-/// After which it is worth saying that we wait: a pipe that nobody closes is easily passed on by mistake.
-const QUIET: Duration = Duration::from_secs(3);
+/// How long to wait before telling the user that standard input is still open. A pipe that never ends is easily passed on by
+/// mistake.
+const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
-/// All of it, up to its end. None where it is a terminal or empty.
+/// Reads standard input to its end. `None` if it is a terminal or empty.
 pub async fn read() -> Result<Option<Vec<u8>>, Failure> {
     if io::stdin().is_terminal() {
         return Ok(None);
@@ -19,8 +20,8 @@ pub async fn read() -> Result<Option<Vec<u8>>, Failure> {
     let mut reading = tokio::task::spawn_blocking(|| read_bounded(io::stdin().lock()));
     let read = tokio::select! {
         read = &mut reading => read,
-        () = tokio::time::sleep(QUIET) => {
-            say("waiting for the end of standard input; where there is none to pass on, use </dev/null");
+        () = tokio::time::sleep(NOTICE_DELAY) => {
+            say("waiting for standard input to end; add </dev/null if the command needs no input");
             reading.await
         }
     };

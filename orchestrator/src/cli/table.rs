@@ -1,6 +1,6 @@
-//! Columns of text, aligned. The last one is as long as it is.
+//! A table of text with aligned columns.
 
-use super::output::{Colour, Dress};
+use super::output::{Colour, Style};
 
 const GAP: &str = "  ";
 
@@ -18,7 +18,7 @@ impl Cell {
         Self { text: text.into(), colour: Some(colour) }
     }
 
-    /// In characters; wide and combining ones are rare in what is listed here.
+    /// The number of characters. Wide and combining characters are rare here, and are not considered.
     fn width(&self) -> usize {
         self.text.chars().count()
     }
@@ -37,25 +37,25 @@ impl Table {
         self.rows.push(cells);
     }
 
-    pub fn render(&self, dress: Dress) -> String {
+    pub fn render(&self, style: Style) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max();
         let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
-            let mut owed = 0;
+            let mut padding = 0;
             for (column, cell) in row.iter().enumerate() {
-                // Blanks are owed and paid before the next text, so that no line ends with them.
+                // Padding is written before the next text and not after this one, so that no line ends with blanks.
                 if !cell.text.is_empty() {
-                    line.push_str(&" ".repeat(owed));
-                    owed = 0;
+                    line.push_str(&" ".repeat(padding));
+                    padding = 0;
                     match cell.colour {
-                        Some(colour) => line.push_str(&dress.paint(colour, &cell.text)),
+                        Some(colour) => line.push_str(&style.paint(colour, &cell.text)),
                         None => line.push_str(&cell.text),
                     }
                 }
-                owed += widths[column] - cell.width() + GAP.len();
+                padding += widths[column] - cell.width() + GAP.len();
             }
             text.push_str(&line);
             text.push('\n');
@@ -73,7 +73,7 @@ mod tests {
         let mut table = Table::new(&["ID", "STATUS", "NOTE"]);
         table.row(vec![Cell::new("7183cb80-d6c"), Cell::coloured("running", Colour::Green), Cell::new("")]);
         table.row(vec![Cell::new("é"), Cell::new(""), Cell::new("last")]);
-        let text = table.render(Dress::plain());
+        let text = table.render(Style::plain());
         let expected = "\
 ID            STATUS   NOTE
 7183cb80-d6c  running

@@ -1,4 +1,4 @@
-//! `cove version`: which program this is, and what is embedded in it.
+//! `cove version`: prints the version of `cove` and of the runner that is embedded in it.
 
 use clap::Args;
 use serde::Serialize;
@@ -12,7 +12,7 @@ Examples:
   cove version
   cove version --json";
 
-/// Of the HTTP API and of the line to the runner: the first part of their paths.
+/// The version of the HTTP API and of the protocol to the runner: the first part of their paths.
 const PROTOCOL: &str = "v1";
 
 /// Show the version

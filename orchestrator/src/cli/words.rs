@@ -1,6 +1,6 @@
-//! Words of a command line as one line of bash that means the same words.
+//! Turns the arguments of a command line into one line of bash.
 
-/// One word is bash source already; several are words, and stay what they are.
+/// A line of bash for these words: one word is a line of bash already, several words are quoted.
 pub fn command(words: &[String]) -> String {
     match words {
         [source] => source.clone(),
@@ -8,7 +8,7 @@ pub fn command(words: &[String]) -> String {
     }
 }
 
-/// Each word quoted where bash would read it otherwise.
+/// The words, each quoted where bash would change it.
 pub fn quoted(words: &[String]) -> String {
     words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
@@ -16,7 +16,7 @@ pub fn quoted(words: &[String]) -> String {
 fn quote(word: &str) -> String {
     let plain =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/' | b':' | b',' | b'+' | b'@' | b'%');
-    // An assignment stays one, so that `export A=1` and `A=1 make` work as typed.
+    // An assignment is not quoted as a whole, so that `export A=1` and `A=1 make` work as typed.
     let head = word.split_once('=').filter(|(name, _)| is_name(name));
     match head {
         Some((name, value)) if value.bytes().all(plain) => format!("{name}={value}"),

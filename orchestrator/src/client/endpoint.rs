@@ -1,6 +1,7 @@
-//! Where a daemon listens: `http://HOST:PORT`. Nothing else: no path, no user, no `https`.
+//! The address of a daemon: `http://HOST:PORT`, which has no path and no user, or `unix:PATH`. It refuses `https`.
 
 use std::net::Ipv6Addr;
+use std::path::PathBuf;
 
 use hyper::header::HeaderValue;
 
@@ -9,10 +10,15 @@ use super::ClientError;
 const HTTP_PORT: u16 = 80;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Without the brackets of an IPv6 address.
-    host: String,
-    port: u16,
+pub enum Endpoint {
+    Tcp {
+        /// The host, without the brackets of an IPv6 address.
+        host: String,
+        port: u16,
+    },
+    Unix {
+        path: PathBuf,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,11 +31,19 @@ pub struct InvalidUrl {
 impl Endpoint {
     pub fn parse(url: &str) -> Result<Self, InvalidUrl> {
         let invalid = |why| InvalidUrl { url: url.to_owned(), why };
+        if let Some(path) = url.strip_prefix("unix:") {
+            let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+            return if path.is_absolute() {
+                Ok(Self::Unix { path })
+            } else {
+                Err(invalid("after unix: there must be an absolute path"))
+            };
+        }
         let rest = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
                 return Err(invalid(
-                    "https is not supported; use http, through a tunnel where the way is not your own",
+                    "https is not supported; use http, through a tunnel if the network is not trusted",
                 ));
             }
             Some(_) => return Err(invalid("it must begin with http://")),
@@ -64,21 +78,16 @@ impl Endpoint {
         if host.is_empty() || !host.bytes().all(plain) {
             return Err(invalid("it names no host"));
         }
-        Ok(Self { host: host.to_owned(), port })
+        Ok(Self::Tcp { host: host.to_owned(), port })
     }
 
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// `HOST:PORT`, an IPv6 address in brackets.
+    /// `HOST:PORT`, with brackets around an IPv6 address. A daemon behind a socket is `localhost`.
     pub fn authority(&self) -> String {
-        let Self { host, port } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Tcp { host, port } => format!("{host}:{port}"),
+            Self::Unix { .. } => "localhost".to_owned(),
+        }
     }
 
     pub(super) fn host_header(&self) -> Result<HeaderValue, ClientError> {
@@ -88,7 +97,10 @@ impl Endpoint {
 
 impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "http://{}", self.authority())
+        match self {
+            Self::Tcp { .. } => write!(f, "http://{}", self.authority()),
+            Self::Unix { path } => write!(f, "unix:{}", path.display()),
+        }
     }
 }
 
@@ -104,6 +116,8 @@ mod tests {
             ("HTTP://box", "http://box:80"),
             ("127.0.0.1:9", "http://127.0.0.1:9"),
             ("http://[::1]:8080", "http://[::1]:8080"),
+            ("unix:/run/cove.sock", "unix:/run/cove.sock"),
+            ("unix:///run/cove.sock", "unix:/run/cove.sock"),
         ] {
             assert_eq!(Endpoint::parse(url).unwrap().to_string(), shown, "{url}");
         }
@@ -111,9 +125,19 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_and_https_by_its_name() {
-        for url in
-            ["", "http://", "http://a:b", "http://a:0", "http://a/b", "ftp://a", "http://u@a", "http://[::1", "a b"]
-        {
+        for url in [
+            "",
+            "http://",
+            "http://a:b",
+            "http://a:0",
+            "http://a/b",
+            "ftp://a",
+            "http://u@a",
+            "http://[::1",
+            "a b",
+            "unix:",
+            "unix:x",
+        ] {
             assert!(Endpoint::parse(url).is_err(), "{url} was accepted");
         }
         assert!(Endpoint::parse("https://a").unwrap_err().to_string().contains("https is not supported"));

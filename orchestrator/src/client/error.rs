@@ -1,4 +1,4 @@
-//! How a call fails, in the kinds that a command treats differently.
+//! The errors of a call, in the kinds that commands treat differently.
 
 use std::error::Error;
 
@@ -6,16 +6,16 @@ use serde::Deserialize;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers there: never sent.
+    /// Nobody answers at this address. The request was not sent.
     #[error("cannot reach the daemon at {url}: {source}")]
     Unreachable { url: String, source: std::io::Error },
-    /// It was sent, and no whole answer came.
+    /// The request was sent, and no complete answer came.
     #[error("the connection to the daemon was lost: {0}")]
     Lost(String),
     /// The daemon refused, and says why.
     #[error("{0}")]
     Api(ApiError),
-    /// What answers is not a daemon of this kind.
+    /// The answer is not one that a daemon sends.
     #[error("the daemon answered in a way this program does not understand: {0}")]
     Protocol(String),
     #[error("the API key cannot be used: {0}")]
@@ -23,7 +23,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// With the whole cause: hyper's own words are often only "connection error".
+    /// Makes a `Lost` with all causes, because hyper's own message is often only "connection error".
     pub fn lost(error: impl Error) -> Self {
         let mut message = error.to_string();
         let mut cause = error.source();
@@ -37,13 +37,14 @@ impl ClientError {
         Self::Lost(message)
     }
 
-    /// Whether the daemon said this code.
+    /// Whether the daemon answered with this error code.
     pub fn is(&self, code: &str) -> bool {
         matches!(self, Self::Api(error) if error.code.as_deref() == Some(code))
     }
 }
 
-/// An error body. The code stays text: a newer daemon may know codes that this program does not.
+/// An error that the daemon answered with. The code is text, because a newer daemon may have codes that this program does
+/// not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     pub status: u16,
@@ -60,7 +61,7 @@ impl ApiError {
         }
         match serde_json::from_slice::<Shape>(body) {
             Ok(shape) => Self { status, code: Some(shape.error_code), message: shape.message },
-            Err(_) => Self { status, code: None, message: format!("it answered with HTTP status {status}") },
+            Err(_) => Self { status, code: None, message: format!("the daemon answered with HTTP status {status}") },
         }
     }
 }
@@ -91,6 +92,6 @@ mod tests {
         let newer = ApiError::parse(451, br#"{"error_code":"FROM_TOMORROW","message":"m"}"#);
         assert_eq!(newer.to_string(), "m (FROM_TOMORROW)");
         let page = ApiError::parse(502, b"<html>bad gateway</html>");
-        assert_eq!(page.to_string(), "it answered with HTTP status 502");
+        assert_eq!(page.to_string(), "the daemon answered with HTTP status 502");
     }
 }

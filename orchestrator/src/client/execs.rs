@@ -1,19 +1,27 @@
-//! Commands and programs of a session: begun, followed, signalled.
+//! Calls for commands and programs: start, follow, signal.
 
+use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, HeaderValue};
 use serde::Serialize;
 use shared_protocol::api::{ApiExecRequest, ApiRunRequest, DetachedView, ExecReply, OkView, RunReply};
-use shared_protocol::runner::SignalRequest;
+use shared_protocol::runner::{SignalRequest, StdinView};
 use shared_protocol::{ExecId, SessionId};
 
 use super::sessions::session_path;
-use super::{Body, Client, ClientError, FrameReader, Patience, empty, post_request, request};
+use super::{Body, Client, ClientError, FrameReader, ReplyTimeout, empty, full, post_request, request};
+
+/// What follows the bytes of one write to standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputEnd {
+    More,
+    Close,
+}
 
 impl Client {
     pub async fn exec(&self, session: &SessionId, wanted: &ApiExecRequest) -> Result<ExecReply, ClientError> {
         let request = post_request(&session_path(session, "exec"), wanted)?;
-        self.document(request, Patience::AsLongAsItTakes).await
+        self.document(request, ReplyTimeout::None).await
     }
 
     pub async fn exec_detached(
@@ -28,7 +36,7 @@ impl Client {
         self.stream(&session_path(session, "exec/stream"), wanted).await
     }
 
-    /// The output of an exec or a run from an offset on, followed to its end.
+    /// Follows the output of an exec or a run from an offset on, to its end.
     pub async fn reattach(&self, session: &SessionId, exec: &ExecId, from: u64) -> Result<FrameReader, ClientError> {
         let path = session_path(session, &format!("execs/{exec}?from={from}&follow=1"));
         self.frames(request(Method::GET, &path, empty())?).await
@@ -36,11 +44,25 @@ impl Client {
 
     pub async fn run(&self, session: &SessionId, wanted: &ApiRunRequest) -> Result<RunReply, ClientError> {
         let request = post_request(&session_path(session, "run"), wanted)?;
-        self.document(request, Patience::AsLongAsItTakes).await
+        self.document(request, ReplyTimeout::None).await
     }
 
     pub async fn run_stream(&self, session: &SessionId, wanted: &ApiRunRequest) -> Result<FrameReader, ClientError> {
         self.stream(&session_path(session, "run/stream"), wanted).await
+    }
+
+    /// Writes to the open standard input of a run, and returns when the program has taken the bytes.
+    pub async fn write_stdin(
+        &self,
+        session: &SessionId,
+        exec: &ExecId,
+        bytes: Bytes,
+        end: InputEnd,
+    ) -> Result<(), ClientError> {
+        let close = u8::from(end == InputEnd::Close);
+        let path = session_path(session, &format!("runs/{exec}/stdin?close={close}"));
+        let request = request(Method::POST, &path, full(bytes))?;
+        self.document::<StdinView>(request, ReplyTimeout::None).await.map(drop)
     }
 
     pub async fn signal(&self, session: &SessionId, exec: &ExecId, signal: &str) -> Result<(), ClientError> {
@@ -54,7 +76,7 @@ impl Client {
 
     async fn frames(&self, mut request: hyper::Request<Body>) -> Result<FrameReader, ClientError> {
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/x-ndjson"));
-        let response = self.send(request, Patience::AsLongAsItTakes).await?;
+        let response = self.send(request, ReplyTimeout::None).await?;
         Ok(FrameReader::new(response.into_body()))
     }
 }

@@ -1,4 +1,4 @@
-//! Files and directories of a session, as streams. Paths are bytes: a name need not be UTF-8.
+//! Calls for files and directories of a session, as streams. Paths are bytes, because a name need not be UTF-8.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -10,20 +10,21 @@ use shared_protocol::SessionId;
 use shared_protocol::runner::{FileView, WroteView};
 
 use super::sessions::session_path;
-use super::{Body, Client, ClientError, Patience, empty, request};
+use super::{Body, Client, ClientError, ReplyTimeout, empty, request};
 
-/// A slash too: an absolute path is one segment, and nothing between here and there may tidy it.
+/// The characters that are escaped in a path. A slash is one of them, so that a path is one segment of the URL and no proxy
+/// changes it.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-').remove(b'~');
 
 pub(super) fn escaped(bytes: &[u8]) -> String {
     percent_encode(bytes, ESCAPED).to_string()
 }
 
-/// Bytes that come from the daemon, piece by piece.
+/// A response body, piece by piece.
 pub struct Download(Incoming);
 
 impl Download {
-    /// `None` at the end; a body that stops before its end is an error.
+    /// The next piece; `None` at the end. A body that is cut off is an error.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         while let Some(frame) = self.0.frame().await {
             if let Ok(bytes) = frame.map_err(ClientError::lost)?.into_data() {
@@ -35,7 +36,7 @@ impl Download {
 }
 
 impl Client {
-    /// Of what the path leads to, links followed.
+    /// Describes the file that a path leads to. Links are followed.
     pub async fn stat(&self, session: &SessionId, path: &[u8]) -> Result<FileView, ClientError> {
         self.get(&session_path(session, &format!("fs/stat?path={}", escaped(path)))).await
     }
@@ -44,7 +45,7 @@ impl Client {
         self.download(&file_path(session, path)).await
     }
 
-    /// All or nothing: what was there stays until the last byte has come.
+    /// Writes a file. An existing file is replaced only when the last byte has arrived.
     pub async fn write_file(
         &self,
         session: &SessionId,
@@ -56,25 +57,25 @@ impl Client {
         self.upload(&format!("{}{mode}", file_path(session, path)), "application/octet-stream", body).await
     }
 
-    /// The content of a directory as a tar stream.
+    /// Reads the content of a directory as a tar stream.
     pub async fn read_archive(&self, session: &SessionId, path: &[u8]) -> Result<Download, ClientError> {
         self.download(&archive_path(session, path)).await
     }
 
-    /// Unpacks a tar stream into a directory, which is made where it is missing.
+    /// Unpacks a tar stream into a directory, which is created if it is missing.
     pub async fn write_archive(&self, session: &SessionId, path: &[u8], body: Body) -> Result<WroteView, ClientError> {
         self.upload(&archive_path(session, path), "application/x-tar", body).await
     }
 
     async fn download(&self, path: &str) -> Result<Download, ClientError> {
-        let response = self.send(request(Method::GET, path, empty())?, Patience::AsLongAsItTakes).await?;
+        let response = self.send(request(Method::GET, path, empty())?, ReplyTimeout::None).await?;
         Ok(Download(response.into_body()))
     }
 
     async fn upload(&self, path: &str, kind: &'static str, body: Body) -> Result<WroteView, ClientError> {
         let mut request = request(Method::PUT, path, body)?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        self.document(request, Patience::AsLongAsItTakes).await
+        self.document(request, ReplyTimeout::None).await
     }
 }
 

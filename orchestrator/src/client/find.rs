@@ -1,7 +1,6 @@
-//! Which daemon to speak to, and with which key: what the caller names, else what a running daemon left in its data
-//! directory.
+//! Finds the daemon to talk to, and its key: what the caller names, or else what a running daemon wrote to its data directory.
 //!
-//! It reads `daemon.json` and `api-key` and writes nothing. A `daemon.json` whose process is gone is as good as none.
+//! It reads `daemon.json` and `api-key` and writes nothing. A `daemon.json` of a process that has ended is ignored.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,17 +9,14 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use serde::Deserialize;
 
 use super::{Endpoint, InvalidUrl};
+use crate::config::{self, DAEMON_FILE, DaemonFile, KEY_FILE, LOCK_FILE};
 
-const DAEMON_FILE: &str = "daemon.json";
-const KEY_FILE: &str = "api-key";
-const LOCK_FILE: &str = "lock";
-/// Of either file.
+/// The most bytes that are read of a file; each file is far smaller.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// A secret: never printed.
+/// The API key. It is a secret and is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -40,7 +36,7 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// What the caller named; each may be missing.
+/// What the caller named.
 #[derive(Debug, Clone, Default)]
 pub struct Hints {
     pub url: Option<String>,
@@ -57,23 +53,21 @@ pub struct Found {
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// No address was named, and no daemon runs on this data directory.
-    #[error("no daemon is running on {}; start one with `cove serve`, or name one with --url", data_dir.display())]
+    #[error("no daemon runs on the data directory {}; start one with `cove serve`, or name one with --url", data_dir.display())]
     NoDaemon { data_dir: PathBuf },
     #[error(transparent)]
     Url(#[from] InvalidUrl),
-    #[error("there is no API key: give one with --api-key or COVE_API_KEY ({} is not readable: {source})", path.display())]
+    #[error("no API key: give one with --api-key or COVE_API_KEY (cannot read {}: {source})", path.display())]
     NoKey { path: PathBuf, source: io::Error },
-    #[error("{} is not what a daemon writes: {why}", path.display())]
+    #[error("cannot understand {}: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
     #[error("neither HOME nor XDG_DATA_HOME is set: name the data directory with --data-dir")]
     NoHome,
 }
 
-/// `$XDG_DATA_HOME/cove`, else `~/.local/share/cove`.
+/// The data directory of a caller that names none.
 pub fn default_data_dir() -> Result<PathBuf, FindError> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
-    base.map(|base| base.join("cove")).ok_or(FindError::NoHome)
+    config::default_data_dir(|name| std::env::var_os(name)).ok_or(FindError::NoHome)
 }
 
 pub fn find(hints: &Hints) -> Result<Found, FindError> {
@@ -98,12 +92,6 @@ pub fn read_key(data_dir: &Path) -> Result<ApiKey, FindError> {
     }
 }
 
-#[derive(Deserialize)]
-struct DaemonFile {
-    url: String,
-    pid: i32,
-}
-
 fn running(data_dir: &Path) -> Result<Endpoint, FindError> {
     let path = data_dir.join(DAEMON_FILE);
     let damaged = |why: String| FindError::Damaged { path: path.clone(), why };
@@ -114,11 +102,13 @@ fn running(data_dir: &Path) -> Result<Endpoint, FindError> {
         Err(error) => return Err(damaged(error.to_string())),
     };
     let daemon: DaemonFile = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
-    // A daemon that was killed could not take its file away, but the kernel took its lock. Where the lock cannot be looked at,
-    // its pid is asked; EPERM means that it lives, as another user.
+    // A daemon that was killed could not remove this file, but the kernel has released its lock. If the lock cannot be
+    // checked, the pid decides; EPERM means that the process runs as another user.
     let is_alive = match is_locked(data_dir) {
         Some(locked) => locked,
-        None => daemon.pid > 0 && kill(Pid::from_raw(daemon.pid), None) != Err(Errno::ESRCH),
+        None => {
+            i32::try_from(daemon.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
+        }
     };
     if !is_alive {
         return Err(none());
@@ -164,13 +154,13 @@ mod tests {
     fn a_running_daemon_is_found_by_what_it_left() {
         let dir = directory(Some(&format!(r#"{{"url":"http://127.0.0.1:81","pid":{},"new":1}}"#, std::process::id())));
         let found = look(&dir).unwrap();
-        assert_eq!(found.endpoint.port(), 81);
+        assert_eq!(found.endpoint.authority().rsplit(':').next(), Some("81"));
         assert_eq!(found.key, ApiKey::new("sesame"));
     }
 
     #[test]
     fn a_daemon_that_was_killed_is_none() {
-        // Above the largest pid there can be.
+        // This number is above the largest possible pid.
         let dir = directory(Some(r#"{"url":"http://127.0.0.1:81","pid":2147483647}"#));
         assert!(matches!(look(&dir), Err(FindError::NoDaemon { .. })));
         assert!(matches!(look(&directory(None)), Err(FindError::NoDaemon { .. })));

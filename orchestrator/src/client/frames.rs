@@ -1,7 +1,7 @@
-//! A streamed answer, frame by frame: one JSON object a line.
+//! Reads a streamed answer frame by frame: one JSON object per line.
 //!
-//! Bounded by the longest line that is taken. A stream that stops without its terminal frame was cut, and is an error: only
-//! who reads it knows from which offset to ask again.
+//! A line has a maximum length. A stream that stops before its terminal frame was cut off, which is an error; the reader
+//! knows the offset to continue from.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,17 +15,22 @@ use shared_protocol::runner::{OutcomeKind, Stream};
 
 use super::ClientError;
 
-/// The daemon's frames carry what the runner's do, with a little around them and text beside base64.
+/// The longest line. A frame of the daemon contains a frame of the runner, as text and as base64.
 const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// The wire's `AttachedFrame` as a reader takes it: an exec's end and a run's alike, and what a newer daemon adds is
-/// passed over.
+/// `AttachedFrame` as a client reads it: the ends of execs and runs look alike, and frames of a newer daemon are ignored.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum StreamFrame {
     Started {
         exec_id: ExecId,
     },
+    /// The command waits until this one has ended.
+    Queued {
+        running_exec_id: ExecId,
+    },
+    /// A command that waited has begun.
+    Running {},
     Chunk(ChunkEvent),
     Gap {
         offset: u64,
@@ -41,7 +46,7 @@ pub enum StreamFrame {
     Unknown,
 }
 
-/// What both ends have in common.
+/// What the end of an exec and the end of a run have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct StreamDone {
     pub kind: OutcomeKind,
@@ -56,7 +61,7 @@ pub struct StreamDone {
     pub reason: Option<String>,
 }
 
-/// A piece of output, exact.
+/// A piece of output, exactly as it was written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece {
     pub stream: Stream,
@@ -70,7 +75,7 @@ impl Piece {
         let bytes = match chunk_base64 {
             None => chunk.into_bytes(),
             Some(text) => {
-                STANDARD.decode(text).map_err(|e| ClientError::Protocol(format!("a chunk is no base64: {e}")))?
+                STANDARD.decode(text).map_err(|e| ClientError::Protocol(format!("a chunk is not base64: {e}")))?
             }
         };
         Ok(Self { stream, offset, bytes })
@@ -87,7 +92,7 @@ impl FrameReader {
         Self { body, lines: Lines::default() }
     }
 
-    /// The next frame. `Lost` where the stream ends: a terminal frame comes before that, and then nobody asks further.
+    /// The next frame. The end of the stream is `Lost`, because nobody asks for a frame after the terminal one.
     pub async fn next(&mut self) -> Result<StreamFrame, ClientError> {
         loop {
             if let Some(frame) = self.lines.take()? {
@@ -106,11 +111,11 @@ impl FrameReader {
     }
 }
 
-/// What has come and is not yet a whole line.
+/// Received bytes that are not yet a complete line.
 #[derive(Default)]
 struct Lines {
     buffer: BytesMut,
-    /// So far there is no newline: a long line is not searched again from its beginning for every piece of it.
+    /// There is no newline before this index, so a long line is not searched again for each new piece.
     searched: usize,
 }
 
@@ -131,10 +136,10 @@ impl Lines {
             let line = self.buffer.split_to(self.searched + at);
             self.buffer.advance(1);
             self.searched = 0;
-            // An empty line only keeps the connection awake.
+            // An empty line only keeps the connection alive.
             if !line.iter().all(u8::is_ascii_whitespace) {
                 let frame = serde_json::from_slice(&line);
-                return frame.map(Some).map_err(|e| ClientError::Protocol(format!("a line is no frame: {e}")));
+                return frame.map(Some).map_err(|e| ClientError::Protocol(format!("a line is not a frame: {e}")));
             }
         }
     }

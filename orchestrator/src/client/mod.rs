@@ -1,8 +1,7 @@
-//! The daemon's client that the commands use: typed calls over HTTP/1.1, streams as NDJSON, a terminal over WebSocket.
+//! The client that commands use to talk to the daemon: typed calls over HTTP/1.1, streams as NDJSON, terminals over WebSocket.
 //!
-//! A call is one connection: commands make few calls, and a fresh connection cannot be stale. It speaks plain HTTP only, and
-//! says so when it is given `https`. It retries nothing; the one thing that can be asked again, an exec's output, is asked
-//! again by who reads it (`cli::exec`).
+//! Each call makes a new connection: commands make few calls, and a new connection cannot be stale. It refuses `https`. It
+//! retries nothing; `cli::follow` asks again for the output of an exec when a connection is lost.
 
 mod endpoint;
 mod error;
@@ -10,11 +9,13 @@ mod execs;
 mod files;
 mod find;
 mod frames;
+mod keys;
 mod sessions;
 mod terminal;
 
 pub use endpoint::{Endpoint, InvalidUrl};
 pub use error::{ApiError, ClientError};
+pub use execs::InputEnd;
 pub use files::Download;
 pub use find::{ApiKey, FindError, Found, Hints, default_data_dir, find};
 pub use frames::{FrameReader, Piece, StreamDone, StreamFrame};
@@ -31,31 +32,39 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connection to a daemon, over TCP or a Unix socket.
+trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
+type Stream = Box<dyn Io>;
 
 pub type Body = BoxBody<Bytes, std::io::Error>;
 
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// For calls that answer with a document: a create can take the runtime a while.
-const REPLY_PATIENCE: Duration = Duration::from_secs(120);
-/// The largest document that is taken: a reply to an exec carries output that the client asked for.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest wait for an answer that is a document. It is long, because a create can take a while.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
+/// The largest document that is read. The reply to an exec contains as much output as the client asked for.
 const MAX_DOCUMENT_BYTES: usize = 256 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
 const AGENT: &str = concat!("cove/", env!("CARGO_PKG_VERSION"));
 
-/// A cheap clone; it holds no connection.
+/// A client of one daemon. It holds no connection and is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Endpoint,
     key: ApiKey,
 }
 
-/// How long an answer may be waited for.
+/// How long to wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+enum ReplyTimeout {
     Bounded,
-    /// The command decides how long it takes, and the daemon's time limit ends it.
-    AsLongAsItTakes,
+    /// As long as the command runs; the daemon enforces its time limit.
+    None,
 }
 
 impl Client {
@@ -67,16 +76,24 @@ impl Client {
         &self.endpoint
     }
 
-    async fn connect(&self) -> Result<TcpStream, ClientError> {
+    async fn connect(&self) -> Result<Stream, ClientError> {
         let unreachable = |source| ClientError::Unreachable { url: self.endpoint.to_string(), source };
-        let connecting = TcpStream::connect((self.endpoint.host(), self.endpoint.port()));
-        let stream = tokio::time::timeout(CONNECT_PATIENCE, connecting)
+        let connecting = async {
+            let stream: Stream = match &self.endpoint {
+                Endpoint::Unix { path } => Box::new(UnixStream::connect(path).await?),
+                Endpoint::Tcp { host, port } => {
+                    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                    // Typed keys are sent at once.
+                    stream.set_nodelay(true)?;
+                    Box::new(stream)
+                }
+            };
+            Ok(stream)
+        };
+        tokio::time::timeout(CONNECT_TIMEOUT, connecting)
             .await
             .map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?
-            .map_err(unreachable)?;
-        // What is typed goes out at once.
-        stream.set_nodelay(true).map_err(unreachable)?;
-        Ok(stream)
+            .map_err(unreachable)
     }
 
     fn authorization(&self) -> Result<HeaderValue, ClientError> {
@@ -86,8 +103,8 @@ impl Client {
         Ok(value)
     }
 
-    /// Sends one request and returns once the head of a successful answer is there.
-    async fn send(&self, mut request: Request<Body>, patience: Patience) -> Result<Response<Incoming>, ClientError> {
+    /// Sends one request and returns once the head of a successful answer has come.
+    async fn send(&self, mut request: Request<Body>, timeout: ReplyTimeout) -> Result<Response<Incoming>, ClientError> {
         let stream = self.connect().await?;
         let headers = request.headers_mut();
         headers.insert(AUTHORIZATION, self.authorization()?);
@@ -95,14 +112,14 @@ impl Client {
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::lost)?;
-        // Ends with the answer's body, or when the answer is dropped.
+        // This task ends with the body of the answer, or when the answer is dropped.
         tokio::spawn(connection);
         let answering = sender.send_request(request);
-        let response = match patience {
-            Patience::AsLongAsItTakes => answering.await,
-            Patience::Bounded => tokio::time::timeout(REPLY_PATIENCE, answering)
+        let response = match timeout {
+            ReplyTimeout::None => answering.await,
+            ReplyTimeout::Bounded => tokio::time::timeout(REPLY_TIMEOUT, answering)
                 .await
-                .map_err(|_| ClientError::Lost(format!("no answer within {} s", REPLY_PATIENCE.as_secs())))?,
+                .map_err(|_| ClientError::Lost(format!("no answer within {} s", REPLY_TIMEOUT.as_secs())))?,
         }
         .map_err(ClientError::lost)?;
         if response.status().is_success() {
@@ -117,20 +134,20 @@ impl Client {
     async fn document<T: DeserializeOwned>(
         &self,
         request: Request<Body>,
-        patience: Patience,
+        timeout: ReplyTimeout,
     ) -> Result<T, ClientError> {
-        let response = self.send(request, patience).await?;
+        let response = self.send(request, timeout).await?;
         let body = Limited::new(response.into_body(), MAX_DOCUMENT_BYTES);
         let bytes = body.collect().await.map_err(|e| ClientError::Lost(e.to_string()))?.to_bytes();
         serde_json::from_slice(&bytes).map_err(|e| ClientError::Protocol(format!("its answer is not as expected: {e}")))
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.document(request(Method::GET, path, empty())?, Patience::Bounded).await
+        self.document(request(Method::GET, path, empty())?, ReplyTimeout::Bounded).await
     }
 
     async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
-        self.document(post_request(path, body)?, Patience::Bounded).await
+        self.document(post_request(path, body)?, ReplyTimeout::Bounded).await
     }
 }
 

@@ -1,11 +1,13 @@
-//! Sessions: made, listed, ended.
+//! Calls for sessions and pools: create, list, pause, end.
 
 use hyper::Method;
 use shared_protocol::SessionId;
-use shared_protocol::api::{CreateSessionRequest, OkView, PoolView, SessionStatus, SessionView, SetPoolRequest};
+use shared_protocol::api::{
+    CreateSessionRequest, OkView, PoolView, SessionStatus, SessionView, SetPoolRequest, UpdateSessionRequest,
+};
 
 use super::files::escaped;
-use super::{Client, ClientError, Patience, empty, post_request, request};
+use super::{Client, ClientError, ReplyTimeout, empty, post_request, request};
 
 /// The path of a session's resource.
 pub(super) fn session_path(id: &SessionId, resource: &str) -> String {
@@ -17,7 +19,7 @@ impl Client {
         self.post("/v1/sessions", wanted).await
     }
 
-    /// Live ones; of another status where that is asked for. Labels are `k=v`, and all of them must be there.
+    /// Lists sessions that have not ended, or those with a given status. Labels are `k=v`; a session must have all of them.
     pub async fn sessions(
         &self,
         status: Option<SessionStatus>,
@@ -30,10 +32,20 @@ impl Client {
         self.get(&format!("/v1/sessions{mark}{}", query.join("&"))).await
     }
 
-    /// `pause` or `resume`.
+    /// Pauses or resumes a session: `change` is `pause` or `resume`.
     pub async fn change_session(&self, id: &SessionId, change: &str) -> Result<SessionView, ClientError> {
         let request = request(Method::POST, &session_path(id, change), empty())?;
-        self.document(request, Patience::Bounded).await
+        self.document(request, ReplyTimeout::Bounded).await
+    }
+
+    pub async fn update_session(
+        &self,
+        id: &SessionId,
+        wanted: &UpdateSessionRequest,
+    ) -> Result<SessionView, ClientError> {
+        let mut request = post_request(&format!("/v1/sessions/{id}"), wanted)?;
+        *request.method_mut() = Method::PATCH;
+        self.document(request, ReplyTimeout::Bounded).await
     }
 
     pub async fn pools(&self) -> Result<Vec<PoolView>, ClientError> {
@@ -43,11 +55,11 @@ impl Client {
     pub async fn set_pool(&self, image: &str, wanted: &SetPoolRequest) -> Result<PoolView, ClientError> {
         let mut request = post_request(&format!("/v1/pools/{}", escaped(image.as_bytes())), wanted)?;
         *request.method_mut() = Method::PUT;
-        self.document(request, Patience::Bounded).await
+        self.document(request, ReplyTimeout::Bounded).await
     }
 
     pub async fn destroy_session(&self, id: &SessionId) -> Result<(), ClientError> {
         let request = request(Method::DELETE, &format!("/v1/sessions/{id}"), empty())?;
-        self.document::<OkView>(request, Patience::Bounded).await.map(drop)
+        self.document::<OkView>(request, ReplyTimeout::Bounded).await.map(drop)
     }
 }

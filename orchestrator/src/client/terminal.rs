@@ -1,20 +1,20 @@
-//! A terminal of a session over WebSocket: binary frames are bytes, text frames say what happens to it.
+//! A session's terminal over WebSocket. Binary frames carry typed and printed bytes; text frames are messages about the
+//! terminal.
 
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use shared_protocol::{SessionId, ShellName};
-use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::sessions::session_path;
-use super::{ApiError, CONNECT_PATIENCE, Client, ClientError};
+use super::{ApiError, CONNECT_TIMEOUT, Client, ClientError, Stream};
 
-/// Where to attach. Without a name: a fresh shell, closed with the connection.
+/// The terminal to attach to. Without a shell's name it is a new shell, which ends with the connection.
 #[derive(Debug, Clone)]
 pub struct TerminalTarget {
     pub session: SessionId,
@@ -25,15 +25,15 @@ pub struct TerminalTarget {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalEvent {
-    /// Printed.
+    /// The shell printed this.
     Output(Bytes),
-    /// The shell is over. Nothing follows.
+    /// The shell has ended. Nothing follows.
     Exit { exit_code: Option<i32>, reason: Option<String> },
 }
 
-pub struct TerminalReader(SplitStream<WebSocketStream<TcpStream>>);
+pub struct TerminalReader(SplitStream<WebSocketStream<Stream>>);
 
-pub struct TerminalWriter(SplitSink<WebSocketStream<TcpStream>, Message>);
+pub struct TerminalWriter(SplitSink<WebSocketStream<Stream>, Message>);
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -51,7 +51,7 @@ enum FromDaemon {
         #[serde(default)]
         reason: Option<String>,
     },
-    /// What a newer daemon says beside it.
+    /// A message of a newer daemon.
     #[serde(other)]
     Unknown,
 }
@@ -65,8 +65,9 @@ impl Client {
         let mut request = url.into_client_request().map_err(|e| ClientError::Protocol(e.to_string()))?;
         request.headers_mut().insert(hyper::header::AUTHORIZATION, self.authorization()?);
         let stream = self.connect().await?;
-        let opened = tokio::time::timeout(CONNECT_PATIENCE, client_async(request, stream)).await;
-        let (socket, _) = opened.map_err(|_| ClientError::Lost("no terminal in time".into()))?.map_err(failed)?;
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, client_async(request, stream)).await;
+        let (socket, _) =
+            opened.map_err(|_| ClientError::Lost("the terminal did not open in time".into()))?.map_err(failed)?;
         let (writer, reader) = socket.split();
         Ok((TerminalReader(reader), TerminalWriter(writer)))
     }
@@ -80,13 +81,13 @@ fn failed(error: WsError) -> ClientError {
         }
         WsError::ConnectionClosed
         | WsError::AlreadyClosed
-        | WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => ClientError::Lost("it was cut".into()),
+        | WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => ClientError::Lost("it was cut off".into()),
         error => ClientError::lost(error),
     }
 }
 
 impl TerminalReader {
-    /// An end of the connection that no exit announced is `Lost`.
+    /// The next event. If the connection ends without an `Exit`, that is `Lost`.
     pub async fn next(&mut self) -> Result<TerminalEvent, ClientError> {
         loop {
             let message = match self.0.next().await {
@@ -121,7 +122,7 @@ impl TerminalWriter {
         self.0.send(Message::text(text)).await.map_err(failed)
     }
 
-    /// Says good-bye. Who is detached by a close frame knows that it was meant.
+    /// Closes the connection with a close frame, which tells the daemon that the client left on purpose.
     pub async fn close(&mut self) -> Result<(), ClientError> {
         self.0.close().await.map_err(failed)
     }

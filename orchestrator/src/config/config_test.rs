@@ -1,4 +1,4 @@
-//! What wins over what, and how a mistake is told.
+//! Tests of the precedence of settings and of error messages.
 
 use super::*;
 
@@ -42,20 +42,29 @@ fn flags_win_over_variables_and_variables_over_the_file() {
 #[test]
 fn a_mistake_is_one_line_that_names_its_place_and_what_is_allowed() {
     for (text, parts) in [
-        ("[server]\nlisten = 'x'", ["cove.toml: server.listen", "127.0.0.1:8080"]),
-        ("[server]\nlistne = '127.0.0.1:1'", ["cove.toml: server.listne", "not a setting"]),
+        ("[server]\nlisten = 'x'", ["cove.toml:2: server.listen", "127.0.0.1:8080"]),
+        (
+            "[server]\nlistne = '127.0.0.1:1'",
+            ["cove.toml:2: server.listne", "not a setting of cove; did you mean server.listen?"],
+        ),
         ("[sessions]\nmax_sessions = -1", ["sessions.max_sessions", "whole number from 0"]),
         ("[sessions]\ndefault_cpus = 'x'", ["sessions.default_cpus", "number from 0.01"]),
         ("[sessions]\nmax_pids = 32\ndefault_pids = 64", ["sessions.default_pids", "above its maximum"]),
         ("a =\n\n", ["cove.toml:1", ""]),
         ("[server]\nallowed_hosts = [1]", ["server.allowed_hosts", "list of strings"]),
-        ("nonsense = 1", ["cove.toml: nonsense", "not a setting"]),
-        ("[docker]\nnetwork = 'host'", ["cove.toml: docker.network", "network of the engine"]),
-        ("[docker]\nnetwork = 'container:x'", ["cove.toml: docker.network", "network of the engine"]),
-        ("[docker]\nsocket = 'tcp://x'", ["cove.toml: docker.socket", "absolute path"]),
-        ("[docker]\npull = 'always'", ["cove.toml: docker.pull", "configured, any or never"]),
-        ("[docker]\nroot_quota = 1", ["cove.toml: docker.root_quota", "true or false"]),
-        ("[docker.images]\nbase = 1", ["cove.toml: docker.images", "table of strings"]),
+        ("\n# grüße\nnonsense = 1", ["cove.toml:3: nonsense", "is not a setting of cove"]),
+        ("max_sessions = 1", ["cove.toml:1: max_sessions", "did you mean sessions.max_sessions?"]),
+        ("[image]\npython = 'x'", ["cove.toml:2: image.python", "did you mean images.python?"]),
+        ("[images]\npython = 'no such'", ["cove.toml:2: images.python", "host or the name of an imported image"]),
+        ("x = 1\n\ny = [", ["cove.toml:3", ""]),
+        ("[docker]\nnetwork = 'host'", ["cove.toml:2: docker.network", "network of the engine"]),
+        ("[docker]\nnetwork = 'container:x'", ["cove.toml:2: docker.network", "network of the engine"]),
+        ("[docker]\nsocket = 'tcp://x'", ["cove.toml:2: docker.socket", "absolute path"]),
+        ("[docker]\npull = 'always'", ["cove.toml:2: docker.pull", "configured, any or never"]),
+        ("[docker]\nroot_quota = 1", ["cove.toml:2: docker.root_quota", "true or false"]),
+        ("data_dir = ''", ["cove.toml:1: data_dir", "cannot be used"]),
+        ("[server]\napi_key_file = '/dev/zero'", ["cove.toml:2: server.api_key_file", "printable"]),
+        ("[docker.images]\nbase = 1", ["cove.toml:1: docker.images", "table of strings"]),
     ] {
         let (_folder, flags) = with_file(text);
         let error = load(flags, &[]).expect_err(text);
@@ -63,7 +72,7 @@ fn a_mistake_is_one_line_that_names_its_place_and_what_is_allowed() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     let error = load(ServeFlags::default(), &[("COVE_SERVER_LISTNE", "x")]).unwrap_err();
-    assert!(error.starts_with("COVE_SERVER_LISTNE "), "{error}");
+    assert_eq!(error, "COVE_SERVER_LISTNE is not a setting of cove; did you mean COVE_SERVER_LISTEN?");
     let error = load(ServeFlags::default(), &[("COVE_LOG_FORMAT", "xml")]).unwrap_err();
     assert_eq!(error, r#"COVE_LOG_FORMAT must be text or json, not "xml""#);
     let flags = ServeFlags { runtime: Some("nonsense".into()), ..ServeFlags::default() };
@@ -116,4 +125,29 @@ fn an_engine_is_looked_for_only_where_somebody_speaks_of_it() {
     assert_eq!(docker.images["base"], "debian:12");
     let docker = load(ServeFlags::default(), &[("COVE_DOCKER_IMAGES", "base=a:1, node=b")]).unwrap().docker;
     assert_eq!(docker.images, BTreeMap::from([("base".into(), "a:1".into()), ("node".into(), "b".into())]));
+}
+
+#[test]
+fn a_socket_is_an_absolute_path_with_or_without_its_scheme() {
+    for (given, path) in
+        [("unix:/run/cove.sock", "/run/cove.sock"), ("/a/b", "/a/b"), ("unix:///run/cove.sock", "/run/cove.sock")]
+    {
+        let flags = ServeFlags { socket: Some(given.into()), ..ServeFlags::default() };
+        assert_eq!(load(flags, &[]).unwrap().server.socket, Some(PathBuf::from(path)), "{given}");
+    }
+    let error = load(ServeFlags::default(), &[("COVE_SERVER_SOCKET", "cove.sock")]).unwrap_err();
+    assert_eq!(error, r#"COVE_SERVER_SOCKET must be unix: and an absolute path, not "cove.sock""#);
+    assert_eq!(load(ServeFlags::default(), &[]).unwrap().server.socket, None);
+}
+
+#[test]
+fn the_audit_log_is_in_the_data_directory_unless_it_is_told_where() {
+    let audit = load(ServeFlags::default(), &[]).unwrap().audit;
+    assert_eq!(audit.path, PathBuf::from("/nowhere/home/.local/share/cove/audit.log"));
+    assert_eq!((audit.max_bytes, audit.keep), (64 << 20, 4));
+    let (_folder, flags) = with_file("[audit]\npath = '/var/log/cove.log'\nmax_mb = 1\nkeep = 0");
+    let audit = load(flags, &[]).unwrap().audit;
+    assert_eq!(audit, AuditConfig { path: "/var/log/cove.log".into(), max_bytes: 1 << 20, keep: 0 });
+    assert!(load(ServeFlags::default(), &[("COVE_AUDIT_PATH", "x")]).unwrap_err().contains("absolute path"));
+    assert!(load(ServeFlags::default(), &[("COVE_AUDIT_KEEP", "101")]).unwrap_err().contains("0 to 100"));
 }

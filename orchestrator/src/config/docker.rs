@@ -5,20 +5,40 @@ use std::path::PathBuf;
 
 use super::ConfigError;
 use super::settings::Settings;
-use crate::runtime::docker::Pull;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 const DEFAULT_NETWORK: &str = "bridge";
-/// Not networks of a sandbox's own: the host's, another container's, or none at all.
-const NO_NETWORKS: [&str; 3] = ["host", "none", "default"];
+/// Names that are not networks of their own: the host's network, no network, and the engine's choice.
+const REFUSED_NETWORKS: [&str; 3] = ["host", "none", "default"];
+
+/// Which images may be pulled from a registry if the engine does not have them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pull {
+    #[default]
+    Configured,
+    Any,
+    Never,
+}
+
+impl std::str::FromStr for Pull {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "configured" => Ok(Self::Configured),
+            "any" => Ok(Self::Any),
+            "never" => Ok(Self::Never),
+            _ => Err(()),
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DockerSettings {
-    /// Whether anybody has said a word about it: only then is an engine looked for.
+    /// Whether any setting of this section is given. Only then does the daemon look for an engine.
     pub is_configured: bool,
     pub socket: PathBuf,
     pub oci_runtime: Option<String>,
-    /// Logical names and the engine's own.
+    /// The engine's image for each image name.
     pub images: BTreeMap<String, String>,
     pub network: String,
     pub pull: Pull,
@@ -41,7 +61,7 @@ impl DockerSettings {
                 format!("must be the absolute path of a socket, not {socket:?}"),
             );
         }
-        if NO_NETWORKS.contains(&network.as_str()) || !is_word(&network) {
+        if REFUSED_NETWORKS.contains(&network.as_str()) || !is_word(&network) {
             return complain(settings, "docker.network", format!("must name a network of the engine, not {network:?}"));
         }
         let oci_runtime = settings.text("docker.oci_runtime")?;

@@ -1,17 +1,17 @@
-//! `[exec]`: what a command gets that does not ask.
+//! `[exec]`: time and output limits of commands.
 
 use super::ConfigError;
 use super::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecConfig {
-    /// 0: none.
+    /// The time limit of a command that asks for none; 0 means no limit.
     pub default_timeout_ms: u64,
-    /// What a request may ask for; 0: anything.
+    /// The longest time limit that a request may ask for; 0 means any.
     pub max_timeout_ms: u64,
-    /// Of the output that a plain reply carries.
+    /// How much output a plain reply contains, if the request does not say.
     pub max_output_bytes: u64,
-    /// What a request may ask for; a reply is built in memory.
+    /// The largest output limit that a request may ask for, because a reply is built in memory.
     pub max_max_output_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The flags of `cove serve`, as the command line has them.
+//! The flags of `cove serve`.
 
 use std::path::PathBuf;
 
@@ -12,22 +12,25 @@ pub struct ServeFlags {
     /// Address and port to listen on; port 0 picks a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<String>,
-    /// Where everything is kept [default: ~/.local/share/cove]
+    /// Unix socket to listen on besides the address
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<String>,
+    /// Directory for everything that the daemon stores [default: ~/.local/share/cove]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// What makes sandboxes: local or docker [default: local]
+    /// Runtime that makes sandboxes: local or docker [default: local]
     #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
-    /// File with the key that clients need [default: one is made and kept in the data directory]
+    /// File with the API key that clients need [default: a key is made and stored in the data directory]
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
-    /// How many sessions there may be at once [default: 1024]
+    /// Limit of the number of sessions at a time [default: 1024]
     #[arg(long, value_name = "N")]
     pub max_sessions: Option<String>,
-    /// Form of the log on standard error: text or json [default: text]
+    /// Format of the log on standard error: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
-    /// Stop when standard input ends: for a program that starts a daemon of its own.
+    /// Stop when standard input ends: for a program that starts a private daemon.
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
 }
@@ -36,6 +39,7 @@ impl ServeFlags {
     pub(super) fn add_to(&self, settings: &mut Settings) {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         settings.add_flag("server.listen", "--listen", self.listen.clone());
+        settings.add_flag("server.socket", "--socket", self.socket.clone());
         settings.add_flag("data_dir", "--data-dir", path(&self.data_dir));
         settings.add_flag("runtime", "--runtime", self.runtime.clone());
         settings.add_flag("server.api_key_file", "--api-key-file", path(&self.api_key_file));

@@ -1,24 +1,85 @@
-//! `[local]`: the embedded runtime.
+//! `[local]`: settings of the embedded runtime.
 
 use super::ConfigError;
 use super::settings::Settings;
-use crate::runtime::local::Protections;
+
+/// A protection of sandboxes that the control of a test can turn off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    Seccomp,
+    Network,
+    Masks,
+    ReadOnlyRoot,
+    PrivatePids,
+    Capabilities,
+    OwnInodes,
+    Landlock,
+}
+
+impl Protection {
+    const ALL: [Self; 8] = [
+        Self::Seccomp,
+        Self::Network,
+        Self::Masks,
+        Self::ReadOnlyRoot,
+        Self::PrivatePids,
+        Self::Capabilities,
+        Self::OwnInodes,
+        Self::Landlock,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seccomp => "seccomp",
+            Self::Network => "network",
+            Self::Masks => "masks",
+            Self::ReadOnlyRoot => "read_only_root",
+            Self::PrivatePids => "private_pids",
+            Self::Capabilities => "capabilities",
+            Self::OwnInodes => "own_inodes",
+            Self::Landlock => "landlock",
+        }
+    }
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocalSettings {
-    /// By name. For tests that show that a protection is one; never for use.
-    pub disabled_protections: Vec<String>,
+    /// Names in the host's `/etc` that sandboxes see in addition to the built-in ones.
+    pub etc: Vec<String>,
+    /// Protections to turn off. Only for tests that show what a protection is for.
+    pub disabled_protections: Vec<Protection>,
 }
 
 impl LocalSettings {
     pub(super) fn read(settings: &mut Settings) -> Result<Self, ConfigError> {
-        let disabled_protections = settings.texts("local.disabled_protections")?;
-        for name in &disabled_protections {
-            if let Err(why) = Protections::ALL.disable(name) {
-                let origin = settings.origin_of("local.disabled_protections").unwrap_or_default();
-                return Err(ConfigError::new(origin, "local.disabled_protections", format!("is wrong: {why}")));
-            }
+        const KEY: &str = "local.disabled_protections";
+        let mut disabled_protections = Vec::new();
+        for name in settings.texts(KEY)? {
+            let Some(found) = Protection::ALL.into_iter().find(|protection| protection.name() == name) else {
+                let origin = settings.origin_of(KEY).unwrap_or_default();
+                let message = format!("is wrong: there is no protection named {name:?}");
+                return Err(ConfigError::new(origin, KEY, message));
+            };
+            disabled_protections.push(found);
         }
-        Ok(Self { disabled_protections })
+        Ok(Self { etc: etc(settings)?, disabled_protections })
+    }
+}
+
+/// Names, each with an optional `*` at its end. A bare `*` would show secrets that nobody thought of.
+fn etc(settings: &mut Settings) -> Result<Vec<String>, ConfigError> {
+    const KEY: &str = "local.etc";
+    let names = settings.texts(KEY)?;
+    let is_name = |name: &String| {
+        let stem = name.strip_suffix('*').unwrap_or(name);
+        !stem.is_empty() && stem != "." && stem != ".." && !stem.contains(['/', '*', '\0'])
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        None => Ok(names),
+        Some(wrong) => {
+            let origin = settings.origin_of(KEY).unwrap_or_default();
+            let message = format!("is wrong: {wrong:?} is not a name in /etc, such as \"maven\" or \"php*\"");
+            Err(ConfigError::new(origin, KEY, message))
+        }
     }
 }

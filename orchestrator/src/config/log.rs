@@ -1,4 +1,4 @@
-//! `[log]`: what is said on standard error, and in what form.
+//! `[log]`: what the daemon logs on standard error, and in which format.
 
 use super::ConfigError;
 use super::settings::Settings;
@@ -23,7 +23,7 @@ impl std::str::FromStr for LogFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub format: LogFormat,
-    /// As `tracing-subscriber` has it: `info`, `orchestrator=debug`.
+    /// A filter of `tracing-subscriber`, such as `info` or `orchestrator=debug`.
     pub filter: String,
 }
 

@@ -1,55 +1,63 @@
-//! What the daemon was asked to be: flags, then `COVE_*` variables, then `cove.toml`, then defaults that work.
+//! The daemon's configuration: flags win over `COVE_*` variables, those over `cove.toml`, and that over defaults that work.
 //!
-//! A tree, one part per subsystem, each in its own file. Whatever is wrong is one line that names the file, variable or flag and
-//! says what is allowed; the program then ends with `EXIT_USAGE`. Nothing here opens the data directory or makes anything.
+//! Each section has a file of its own. An error is one line that names the file, variable or flag and says what is allowed; the
+//! program then ends with `EXIT_USAGE`. Nothing here opens the data directory or makes anything.
 
+mod audit;
+mod data_dir;
 mod docker;
 mod exec;
 mod flags;
+#[cfg(any(test, fuzzing))]
+#[path = "fuzz_test.rs"]
+pub mod fuzz;
 mod local;
 mod log;
+mod origin;
 mod server;
 mod sessions;
 mod settings;
+mod suggestion;
 mod workspaces;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use shared_protocol::RuntimeName;
+use shared_protocol::{RuntimeName, SessionId};
 
-pub use docker::DockerSettings;
+pub use audit::AuditConfig;
+pub use data_dir::{DAEMON_FILE, DaemonFile, KEY_FILE, LOCK_FILE, default_data_dir};
+pub use docker::{DockerSettings, Pull};
 pub use exec::ExecConfig;
 pub use flags::ServeFlags;
-pub use local::LocalSettings;
+pub use local::{LocalSettings, Protection};
 pub use log::{LogConfig, LogFormat};
+use origin::Origin;
 pub use server::{ApiKey, ServerConfig};
-pub use sessions::{OnStop, SessionsConfig};
+pub use sessions::{OnStop, SessionsConfig, host_memory_mb};
 use settings::Settings;
 pub use workspaces::WorkspacesConfig;
 
-/// The exit status for what the user has to mend, as in `sysexits.h`.
+/// The exit status for an error that the user has to correct, as in `sysexits.h`.
 pub const EXIT_USAGE: u8 = 64;
 
-/// `cove.toml` is read up to here; nobody's is larger.
+/// The largest `cove.toml` that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Members of one pool.
+/// The largest pool.
 pub const MAX_POOL_SIZE: u64 = 1000;
 
-/// What this build has, the default first.
+/// The runtimes of this build, the default first.
 const RUNTIMES: [&str; 2] = ["local", "docker"];
 
-/// One line: where, what, and what is allowed.
+/// A mistake in the configuration, as one line: where it is, and what is allowed there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 
 impl ConfigError {
-    fn new(origin: String, key: &str, message: String) -> Self {
-        // A variable or a flag names itself; in a file, the key is needed too.
-        let place = if origin.ends_with(".toml") || origin.contains('/') { format!("{origin}: {key}") } else { origin };
-        Self(one_line(&format!("{place} {message}")))
+    fn new(origin: Origin, key: &str, message: String) -> Self {
+        Self(one_line(&format!("{} {message}", origin.place(key))))
     }
 
     fn plain(message: &str) -> Self {
@@ -63,9 +71,9 @@ fn one_line(text: &str) -> String {
 
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Everything the daemon keeps, and its lock.
+    /// The directory of everything that the daemon stores.
     pub data_dir: PathBuf,
-    /// Of a create that names none.
+    /// The runtime of a session whose request names none.
     pub runtime: RuntimeName,
     pub server: ServerConfig,
     pub sessions: SessionsConfig,
@@ -74,26 +82,32 @@ pub struct Config {
     pub local: LocalSettings,
     pub docker: DockerSettings,
     pub workspaces: WorkspacesConfig,
-    /// Logical names and what they stand for, as each runtime reads it.
+    pub audit: AuditConfig,
+    /// The image of the local runtime for each image name.
     pub images: BTreeMap<String, String>,
-    /// Images, and how many sandboxes of each shall wait on the default runtime.
+    /// How many sandboxes of each image wait in a pool of the default runtime.
     pub pool: BTreeMap<String, u64>,
-    /// A private daemon ends with the program that started it.
+    /// Whether this is a private daemon, which ends with the program that started it.
     pub until_stdin_closes: bool,
 }
 
 impl Config {
     pub fn load(flags: &ServeFlags) -> Result<Self, ConfigError> {
-        // What is not UTF-8 cannot be a setting of ours, and is not read.
+        // A variable that is not UTF-8 cannot be a setting of the daemon.
         let variables = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
         Self::resolve(flags, variables.collect())
     }
 
     fn resolve(flags: &ServeFlags, variables: BTreeMap<String, String>) -> Result<Self, ConfigError> {
         let variable = |name: &str| variables.get(name).filter(|value| !value.is_empty()).cloned();
+        Self::of(file(flags, &variable)?, flags, variables)
+    }
+
+    fn of(file: Option<File>, flags: &ServeFlags, variables: BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let variable = |name: &str| variables.get(name).filter(|value| !value.is_empty()).cloned();
         let mut settings = Settings::default();
-        if let Some((path, table)) = file(flags, &variable)? {
-            settings.add_file(&path, table)?;
+        if let Some(File { path, table, lines }) = file {
+            settings.add_file(&path, table, &lines);
         }
         settings.add_variables(variables.clone().into_iter());
         flags.add_to(&mut settings);
@@ -106,12 +120,18 @@ impl Config {
         }
         let data_dir = match settings.text("data_dir")? {
             Some(path) => PathBuf::from(path),
-            None => default_data_dir(&variable)?,
+            None => default_data_dir(|name| variable(name).map(Into::into)).ok_or_else(|| {
+                ConfigError::plain("HOME is not set to an absolute path: give --data-dir or COVE_DATA_DIR")
+            })?,
         };
+        // The path is absolute, so that it stays valid if the working directory changes.
+        let data_dir = std::path::absolute(&data_dir).map_err(|e| {
+            let origin = settings.origin_of("data_dir").unwrap_or_default();
+            ConfigError::new(origin, "data_dir", format!("cannot be used: {e}"))
+        })?;
         let config = Self {
-            // A daemon that changes its directory must still find it, and so must those who read `daemon.json`.
-            data_dir: std::path::absolute(&data_dir)
-                .map_err(|e| ConfigError::plain(&format!("the data directory {}: {e}", data_dir.display())))?,
+            audit: AuditConfig::read(&mut settings, &data_dir)?,
+            data_dir,
             runtime: match runtime {
                 Some(name) => name,
                 None => RuntimeName::new("local").map_err(|e| ConfigError::plain(&e.to_string()))?,
@@ -123,7 +143,7 @@ impl Config {
             local: LocalSettings::read(&mut settings)?,
             docker: DockerSettings::read(&mut settings)?,
             workspaces: WorkspacesConfig::read(&mut settings)?,
-            images: settings.section("images")?,
+            images: images(&mut settings)?,
             pool: settings.numbers("pool", 0..=MAX_POOL_SIZE)?,
             until_stdin_closes: flags.until_stdin_closes,
         };
@@ -132,19 +152,29 @@ impl Config {
     }
 }
 
-/// `$XDG_DATA_HOME/cove`, or `~/.local/share/cove`.
-fn default_data_dir(variable: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
-    let base = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    base.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".local/share")))
-        .map(|base| base.join("cove"))
-        .ok_or_else(|| ConfigError::plain("HOME is not set: give --data-dir or COVE_DATA_DIR"))
+/// `[images]`. Whether an image is imported is not asked here: that may change while the daemon runs.
+fn images(settings: &mut Settings) -> Result<BTreeMap<String, String>, ConfigError> {
+    let images = settings.section("images")?;
+    match images.iter().find(|(_, source)| SessionId::new(source.as_str()).is_err()) {
+        None => Ok(images),
+        Some((name, source)) => {
+            let key = format!("images.{name}");
+            let message = format!("must be host or the name of an imported image, not {source:?}");
+            Err(ConfigError::new(settings.origin_of(&key).unwrap_or_default(), &key, message))
+        }
+    }
 }
 
-/// The file that was named, which must be there, or the first of the usual places.
-fn file(
-    flags: &ServeFlags,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<(String, toml::Table)>, ConfigError> {
+/// A configuration file that was read.
+struct File {
+    path: String,
+    table: toml::Table,
+    /// The line of each key, as `section.name`.
+    lines: BTreeMap<String, usize>,
+}
+
+/// Reads the file that was named, which must exist, or the first one in the usual places.
+fn file(flags: &ServeFlags, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<File>, ConfigError> {
     let named = flags.config.clone().or_else(|| variable("COVE_CONFIG").map(PathBuf::from));
     if let Some(path) = named {
         let text = read(&path).map_err(|e| ConfigError::plain(&format!("{}: {e}", path.display())))?;
@@ -172,15 +202,33 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<(String, toml::Table), ConfigError> {
-    let shown = path.display().to_string();
+fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+    let path = path.display().to_string();
     match text.parse::<toml::Table>() {
-        Ok(table) => Ok((shown, table)),
+        Ok(table) => Ok(File { path, table, lines: lines_of_keys(text) }),
         Err(error) => {
-            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
-            Err(ConfigError::plain(&format!("{shown}:{line}: {}", error.message())))
+            let line = error.span().map_or(1, |span| line_at(text, span.start));
+            Err(ConfigError::plain(&format!("{path}:{line}: {}", error.message())))
         }
     }
+}
+
+/// The line of each key in a file, as `section.name`.
+fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    let Ok(table) = toml::de::DeTable::parse(text) else { return lines };
+    for (section, value) in table.get_ref() {
+        lines.insert(section.get_ref().to_string(), line_at(text, section.span().start));
+        for (name, _) in value.get_ref().as_table().into_iter().flatten() {
+            lines.insert(format!("{}.{}", section.get_ref(), name.get_ref()), line_at(text, name.span().start));
+        }
+    }
+    lines
+}
+
+/// The number of the line that the byte at `offset` is in.
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! `[server]`: where the daemon listens, who may speak to it, and how long a slow client is waited for.
+//! `[server]`: where the daemon listens, who may use it, and how long it waits for slow clients.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ConfigError;
 use super::settings::Settings;
 
-/// A secret: never printed.
+/// The API key. It is a secret and is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -14,7 +15,7 @@ pub const MIN_KEY_BYTES: usize = 8;
 pub const MAX_KEY_BYTES: usize = 1024;
 
 impl ApiKey {
-    /// What can be sent in a header, and is long enough not to be guessed at once.
+    /// Refuses a key that an HTTP header cannot carry, or that is easy to guess because it is short.
     pub fn new(key: &str) -> Result<Self, String> {
         let key = key.trim();
         if !(MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {
@@ -39,24 +40,47 @@ impl std::fmt::Debug for ApiKey {
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     pub listen: SocketAddr,
-    /// `None`: one is made and kept in the data directory.
+    /// The path of a Unix socket to listen on besides `listen`.
+    pub socket: Option<PathBuf>,
+    /// The group that may connect to the socket: a name or a number.
+    pub socket_group: Option<String>,
+    /// The first key. `None` means that the daemon makes one and stores it in the data directory.
     pub api_key: Option<ApiKey>,
-    /// Names, without port, under which the daemon is known besides its own address.
+    /// Further host names, without port, that clients may reach the daemon by.
     pub allowed_hosts: Vec<String>,
-    /// Web pages from elsewhere that may call it, as browsers send them: `https://host:port`.
+    /// Origins of web pages that may call the daemon, as browsers send them: `https://host:port`.
     pub allowed_origins: Vec<String>,
     pub max_connections: usize,
-    /// For a new connection to bring its first request whole.
+    /// The most connections from one address, or of one user over the socket.
+    pub max_connections_per_client: usize,
+    /// The most requests in flight of one key.
+    pub max_requests_per_key: usize,
+    /// The longest wait for the first complete request of a new connection.
     pub first_request_timeout: Duration,
-    /// For a further request on a connection that is kept open.
+    /// The longest wait for the next request on an open connection.
     pub idle_timeout: Duration,
-    /// For a client that sends a body, or reads an answer, to go on with it.
+    /// The longest wait for a client that stopped sending a body or reading an answer.
     pub stall_timeout: Duration,
-    /// For requests in flight when the daemon is told to stop.
+    /// The longest wait for requests in flight when the daemon stops.
     pub drain_timeout: Duration,
 }
 
 const HOUR: u64 = 3600;
+const MAX_CONNECTIONS: u64 = 1_000_000;
+
+/// The path of a socket, as `unix:PATH` or as an absolute path.
+struct SocketPath(PathBuf);
+
+impl std::str::FromStr for SocketPath {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let path = text.strip_prefix("unix:").unwrap_or(text);
+        // Some programs write an address of two more slashes.
+        let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+        if path.is_absolute() { Ok(Self(path)) } else { Err(()) }
+    }
+}
 
 impl ServerConfig {
     pub(super) fn read(settings: &mut Settings) -> Result<Self, ConfigError> {
@@ -77,13 +101,24 @@ impl ServerConfig {
         let idle_timeout = seconds("server.idle_seconds", 75, 1..=HOUR)?;
         let stall_timeout = seconds("server.stall_seconds", 120, 1..=HOUR)?;
         let drain_timeout = seconds("server.drain_seconds", 10, 0..=HOUR)?;
-        let max_connections = settings.whole("server.max_connections", 8192, 1..=1_000_000)?;
+        let mut count = |key: &str, default: u64| -> Result<usize, ConfigError> {
+            Ok(usize::try_from(settings.whole(key, default, 1..=MAX_CONNECTIONS)?).unwrap_or(usize::MAX))
+        };
+        let max_connections = count("server.max_connections", 8192)?;
+        // Half of the connections: one client can never have all of them.
+        let max_connections_per_client = count("server.max_connections_per_client", 4096)?;
+        let max_requests_per_key = count("server.max_requests_per_key", 4096)?;
+        let socket: Option<SocketPath> = settings.parsed("server.socket", "unix: and an absolute path")?;
         Ok(Self {
             listen,
+            socket: socket.map(|socket| socket.0),
+            socket_group: settings.text("server.socket_group")?,
             api_key,
             allowed_hosts: settings.texts("server.allowed_hosts")?,
             allowed_origins: settings.texts("server.allowed_origins")?,
-            max_connections: usize::try_from(max_connections).unwrap_or(usize::MAX),
+            max_connections,
+            max_connections_per_client,
+            max_requests_per_key,
             first_request_timeout,
             idle_timeout,
             stall_timeout,
@@ -92,15 +127,24 @@ impl ServerConfig {
     }
 }
 
-/// From a file or as it is. A flag or a variable wins over the file of settings whichever of the two it names.
+/// Reads a key file. What is longer than a key is cut and refused: the path may lead to a device that has no end.
+fn read_key(path: &str) -> std::io::Result<String> {
+    use std::io::Read as _;
+    const MAX_FILE_BYTES: u64 = 4 * MAX_KEY_BYTES as u64;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Reads the key, or the content of the key file. A flag wins over everything else, whichever of the two it sets.
 fn key(settings: &mut Settings) -> Result<Option<ApiKey>, ConfigError> {
     let (direct, file) = (settings.text("server.api_key")?, settings.text("server.api_key_file")?);
     let origin = |key: &str| settings.origin_of(key).unwrap_or_default();
     let direct_origin = origin("server.api_key");
     let file_origin = origin("server.api_key_file");
-    // A flag names itself with dashes; only the file can be given as one.
-    if let Some(path) = file.filter(|_| file_origin.starts_with("--") || direct.is_none()) {
-        let text = std::fs::read_to_string(&path)
+    // Only the key file can be given by a flag.
+    if let Some(path) = file.filter(|_| file_origin.is_flag() || direct.is_none()) {
+        let text = read_key(&path)
             .map_err(|e| ConfigError::new(file_origin.clone(), "server.api_key_file", format!("{path}: {e}")))?;
         let key = ApiKey::new(&text)
             .map_err(|e| ConfigError::new(file_origin, "server.api_key_file", format!("{path}: the key {e}")))?;

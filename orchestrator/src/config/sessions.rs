@@ -1,6 +1,6 @@
-//! `[sessions]`: how many, how long, how large.
+//! `[sessions]`: how many sessions there may be, how long they live, and their limits.
 
-use shared_protocol::api::ResourcesView;
+use shared_protocol::api::{Profile, ResourcesView};
 
 use super::ConfigError;
 use super::settings::Settings;
@@ -8,24 +8,31 @@ use super::settings::Settings;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionsConfig {
     pub max_sessions: u64,
-    /// Of all sessions together; `None`: no limit, since limits of sessions are rarely all used at once.
+    /// The memory limit for all sessions together. `None` means no limit, because sessions rarely use all of their memory at
+    /// the same time.
     pub max_total_memory_mb: Option<u64>,
     pub max_total_cpus: Option<f64>,
     pub default_ttl_seconds: u64,
     pub max_ttl_seconds: u64,
-    /// Of idleness, after which a session is paused; 0: never.
+    /// Seconds without use after which a session is paused; 0 means never.
     pub default_idle_pause_seconds: u64,
     pub default_image: String,
-    /// What becomes of sessions when the daemon stops; `None`: SIGTERM keeps them, SIGINT destroys them.
+    /// What a stop of the daemon does to sessions. `None` means that SIGTERM keeps them and Ctrl-C ends them.
     pub on_stop: Option<OnStop>,
-    /// Of one session.
+    /// The limits of a session that asks for none.
     pub default_resources: ResourcesView,
     pub max_resources: ResourcesView,
+    /// The memory that all sandboxes together leave to the daemon and the rest of the host.
+    pub host_reserve_mb: u64,
+    /// The CPU weight of all sandboxes together, in percent of the default weight of a process group.
+    pub cpu_weight_percent: u64,
+    /// The profiles that a create may ask for.
+    pub allowed_profiles: Vec<Profile>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
-    /// For the next daemon of the same data directory.
+    /// The next daemon on the same data directory finds them again.
     Keep,
     Destroy,
 }
@@ -42,12 +49,19 @@ impl std::str::FromStr for OnStop {
     }
 }
 
-/// A year: more is a mistake, or wants a workspace.
+/// The longest TTL: a year. Data that has to live longer belongs in a workspace.
 const MAX_TTL_SECONDS: u64 = 366 * 24 * 3600;
 const MAX_MAX_SESSIONS: u64 = 100_000;
 const MAX_PIDS: u64 = 1 << 22;
-/// In MiB: a pebibyte.
+/// The largest size in MiB: one pebibyte.
 const MAX_MIB: u64 = 1 << 30;
+const MAX_CPU_WEIGHT_PERCENT: u64 = 1000;
+
+/// The part of the host's memory that is left to it by default, and the most that this is.
+const HOST_RESERVE_SHARE: u64 = 8;
+const MAX_HOST_RESERVE_MB: u64 = 2048;
+/// The least memory that a reserve leaves to sandboxes.
+const MIN_SANDBOXES_MB: u64 = 64;
 
 impl Default for SessionsConfig {
     fn default() -> Self {
@@ -67,11 +81,30 @@ impl Default for SessionsConfig {
                 cpus: u32::try_from(cpus).map_or(1.0, f64::from),
                 memory_mb,
                 pids: 32_768,
-                // Written to memory where the host has no quotas.
+                // The disk of a sandbox counts as its memory.
                 disk_mb: memory_mb.max(512),
             },
+            host_reserve_mb: (memory_mb / HOST_RESERVE_SHARE).min(MAX_HOST_RESERVE_MB),
+            cpu_weight_percent: 25,
+            // It reaches only processes of the session, and only by a call that programs may make to their children anyway.
+            allowed_profiles: vec![Profile::Ptrace],
         }
     }
+}
+
+/// The profiles in the setting, if it is there. An empty list allows none.
+fn profiles(settings: &mut Settings) -> Result<Option<Vec<Profile>>, ConfigError> {
+    const KEY: &str = "sessions.allowed_profiles";
+    let Some(origin) = settings.origin_of(KEY) else { return Ok(None) };
+    let names = settings.texts(KEY)?;
+    let profile = |name: &String| {
+        let found = Profile::ALL.into_iter().find(|profile| profile.name() == *name);
+        found.ok_or_else(|| {
+            let known = Profile::ALL.map(Profile::name).join(", ");
+            ConfigError::new(origin.clone(), KEY, format!("is wrong: there is no profile {name:?}; there are {known}"))
+        })
+    };
+    names.iter().map(profile).collect::<Result<_, _>>().map(Some)
 }
 
 impl SessionsConfig {
@@ -104,11 +137,23 @@ impl SessionsConfig {
                 pids: s.whole("sessions.default_pids", d.pids, 16..=MAX_PIDS)?,
                 disk_mb: s.whole("sessions.default_disk_mb", d.disk_mb, 1..=MAX_MIB)?,
             },
+            host_reserve_mb: s.whole("sessions.host_reserve_mb", host.host_reserve_mb, 0..=MAX_MIB)?,
+            cpu_weight_percent: s.whole(
+                "sessions.cpu_weight_percent",
+                host.cpu_weight_percent,
+                1..=MAX_CPU_WEIGHT_PERCENT,
+            )?,
+            allowed_profiles: profiles(s)?.unwrap_or(host.allowed_profiles),
         };
+        if config.host_reserve_mb + MIN_SANDBOXES_MB > host_memory_mb() {
+            const KEY: &str = "sessions.host_reserve_mb";
+            let message = format!("leaves less than {MIN_SANDBOXES_MB} MiB of this host to sandboxes");
+            return Err(ConfigError::new(s.origin_of(KEY).unwrap_or_default(), KEY, message));
+        }
         config.check(s)
     }
 
-    /// A default above its maximum: refused if somebody asked for it, lowered if it is only ours.
+    /// Refuses a default that was configured above its maximum, and lowers one that was not configured.
     fn check(mut self, settings: &Settings) -> Result<Self, ConfigError> {
         let given = |key: &str| settings.origin_of(key);
         let over =
@@ -138,7 +183,8 @@ impl SessionsConfig {
     }
 }
 
-fn host_memory_mb() -> u64 {
+/// The memory of the host.
+pub fn host_memory_mb() -> u64 {
     const FALLBACK_MB: u64 = 4096;
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));

@@ -1,16 +1,18 @@
-//! Settings as they were given, each with where it came from, so that a complaint can name the place to mend.
+//! The given settings, each with its origin, so that an error can name the place to correct.
 //!
-//! Flags win over variables, variables over the file. A setting that nobody has read at the end is one that nobody knows.
+//! Flags win over variables, and variables over the file. If a setting is left that nothing has read, no such setting
+//! exists, which is an error that suggests the nearest of those that something has asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use super::ConfigError;
+use super::origin::Origin;
+use super::{ConfigError, suggestion};
 
-/// Variables with these prefixes are settings; others that begin with `COVE_` may be somebody else's.
-const SECTIONS: [&str; 8] = ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces"];
+/// Variables `COVE_SECTION_…` with these sections are settings. Others that begin with `COVE_` may belong to other programs.
+const SECTIONS: [&str; 9] = ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit"];
 
-/// Shorter names of what is set most often.
+/// Short variables for the most common settings.
 const SHORT_VARIABLES: [(&str, &str); 6] = [
     ("COVE_LISTEN", "server.listen"),
     ("COVE_API_KEY", "server.api_key"),
@@ -23,38 +25,48 @@ const SHORT_VARIABLES: [(&str, &str); 6] = [
 #[derive(Debug, Default)]
 pub struct Settings {
     given: BTreeMap<String, Given>,
+    /// Every key that was asked for, given or not.
+    known: BTreeSet<String>,
+    /// The sections whose keys the user chooses.
+    open_sections: BTreeSet<String>,
 }
 
 #[derive(Debug)]
 struct Given {
     value: Value,
-    origin: String,
+    origin: Origin,
     read: bool,
 }
 
 #[derive(Debug, Clone)]
 enum Value {
-    /// From a variable or a flag: whatever type its reader wants.
+    /// The text of a variable or a flag, which can become a value of any type.
     Text(String),
     Toml(toml::Value),
 }
 
 impl Settings {
-    pub fn add_file(&mut self, path: &str, table: toml::Table) -> Result<(), ConfigError> {
+    /// Adds the settings of a file. `lines` has the line of each key.
+    pub fn add_file(&mut self, path: &str, table: toml::Table, lines: &BTreeMap<String, usize>) {
+        let origin = |key: &str| Origin::File { path: path.to_owned(), line: lines.get(key).copied().unwrap_or(1) };
         for (key, value) in table {
             match value {
                 toml::Value::Table(section) => {
                     for (name, value) in section {
-                        self.add(format!("{key}.{name}"), Value::Toml(value), path.to_owned());
+                        let key = format!("{key}.{name}");
+                        let origin = origin(&key);
+                        self.add(key, Value::Toml(value), origin);
                     }
                 }
-                value => self.add(key, Value::Toml(value), path.to_owned()),
+                value => {
+                    let origin = origin(&key);
+                    self.add(key, Value::Toml(value), origin);
+                }
             }
         }
-        Ok(())
     }
 
-    /// An empty variable counts as not set.
+    /// Adds variables. An empty one counts as not set.
     pub fn add_variables(&mut self, variables: impl Iterator<Item = (String, String)>) {
         for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
             let short =
@@ -65,26 +77,27 @@ impl Settings {
                 Some(format!("{section}.{}", &rest[section.len() + 1..]))
             };
             if let Some(key) = short.or_else(long) {
-                self.add(key, Value::Text(value), name);
+                self.add(key, Value::Text(value), Origin::Variable(name));
             }
         }
     }
 
     pub fn add_flag(&mut self, key: &str, flag: &str, value: Option<String>) {
         if let Some(value) = value {
-            self.add(key.to_owned(), Value::Text(value), flag.to_owned());
+            self.add(key.to_owned(), Value::Text(value), Origin::Flag(flag.to_owned()));
         }
     }
 
-    fn add(&mut self, key: String, value: Value, origin: String) {
+    fn add(&mut self, key: String, value: Value, origin: Origin) {
         self.given.insert(key, Given { value, origin, read: false });
     }
 
-    pub fn origin_of(&self, key: &str) -> Option<String> {
+    pub fn origin_of(&self, key: &str) -> Option<Origin> {
         self.given.get(key).map(|given| given.origin.clone())
     }
 
-    fn take(&mut self, key: &str) -> Option<(Value, String)> {
+    fn take(&mut self, key: &str) -> Option<(Value, Origin)> {
+        self.known.insert(key.to_owned());
         let given = self.given.get_mut(key)?;
         given.read = true;
         Some((given.value.clone(), given.origin.clone()))
@@ -98,7 +111,7 @@ impl Settings {
         }
     }
 
-    /// Parsed by its type; `what` says what is allowed.
+    /// Parses a setting by its type. `what` says in an error what is allowed.
     pub fn parsed<T: std::str::FromStr>(&mut self, key: &str, what: &str) -> Result<Option<T>, ConfigError> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let origin = self.origin_of(key).unwrap_or_default();
@@ -160,7 +173,7 @@ impl Settings {
         }
     }
 
-    /// Whether anything of a section was given.
+    /// Whether any setting of a section was given.
     pub fn has_section(&self, section: &str) -> bool {
         let prefix = format!("{section}.");
         self.given.keys().any(|key| key.starts_with(&prefix))
@@ -177,7 +190,7 @@ impl Settings {
         }
     }
 
-    /// A table of strings below a section; as a variable, `NAME=VALUE,…`.
+    /// A table of strings. In a variable it is `NAME=VALUE,…`.
     pub fn pairs(&mut self, key: &str) -> Result<BTreeMap<String, String>, ConfigError> {
         let Some((value, origin)) = self.take(key) else { return Ok(BTreeMap::new()) };
         let pairs: Option<BTreeMap<String, String>> = match &value {
@@ -195,38 +208,46 @@ impl Settings {
         pairs.ok_or_else(|| ConfigError::new(origin, key, "must be a table of strings".into()))
     }
 
-    /// All of one section whose keys the user chooses.
+    /// The keys that were given in a section whose keys the user chooses, each with its name there.
+    fn open_section(&mut self, section: &str) -> Vec<(String, String)> {
+        self.open_sections.insert(section.to_owned());
+        let prefix = format!("{section}.");
+        let named = |key: &String| Some((key.clone(), key.strip_prefix(&prefix)?.to_owned()));
+        self.given.keys().filter_map(named).collect()
+    }
+
+    /// All settings of a section whose keys the user chooses.
     pub fn section(&mut self, section: &str) -> Result<BTreeMap<String, String>, ConfigError> {
-        let prefix = format!("{section}.");
-        let keys: Vec<String> = self.given.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
         let mut found = BTreeMap::new();
-        for key in keys {
+        for (key, name) in self.open_section(section) {
             if let Some(text) = self.text(&key)? {
-                found.insert(key[prefix.len()..].to_owned(), text);
+                found.insert(name, text);
             }
         }
         Ok(found)
     }
 
-    /// As `section`, of whole numbers.
+    /// The same as `section`, with whole numbers.
     pub fn numbers(&mut self, section: &str, range: RangeInclusive<u64>) -> Result<BTreeMap<String, u64>, ConfigError> {
-        let prefix = format!("{section}.");
-        let keys: Vec<String> = self.given.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
         let mut found = BTreeMap::new();
-        for key in keys {
+        for (key, name) in self.open_section(section) {
             if let Some(number) = self.optional_whole(&key, range.clone())? {
-                found.insert(key[prefix.len()..].to_owned(), number);
+                found.insert(name, number);
             }
         }
         Ok(found)
     }
 
-    /// Complains of the first setting that nobody has read.
+    /// An error for the first setting that nothing has read.
     pub fn finish(self) -> Result<(), ConfigError> {
-        match self.given.into_iter().find(|(_, given)| !given.read) {
-            None => Ok(()),
-            Some((key, given)) => Err(ConfigError::new(given.origin, &key, "is not a setting of cove".into())),
-        }
+        let Some((key, given)) = self.given.iter().find(|(_, given)| !given.read) else { return Ok(()) };
+        let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
+        let open: Vec<&str> = self.open_sections.iter().map(String::as_str).collect();
+        let hint = match suggestion::meant(key, &known, &open) {
+            Some(meant) => format!("; did you mean {}?", given.origin.name_of(&meant)),
+            None => String::new(),
+        };
+        Err(ConfigError::new(given.origin.clone(), key, format!("is not a setting of cove{hint}")))
     }
 }
 

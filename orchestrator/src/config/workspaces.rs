@@ -1,15 +1,15 @@
-//! `[workspaces]`: how large.
+//! `[workspaces]`: the size limit of workspaces.
 
 use super::ConfigError;
 use super::settings::Settings;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkspacesConfig {
-    /// Of each workspace, where the host can enforce it; 0: no limit.
+    /// The size limit of each workspace, where the host can enforce it; 0 means no limit.
     pub max_mb: u64,
 }
 
-/// In MiB: a pebibyte.
+/// The largest limit in MiB: one pebibyte.
 const MAX_MIB: u64 = 1 << 30;
 
 impl WorkspacesConfig {

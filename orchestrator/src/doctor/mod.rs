@@ -1,21 +1,27 @@
-//! `cove doctor`: what this host can enforce, what not and why. It looks, and it starts one real sandbox to see that it can.
+//! The report of `cove doctor`: what this host can enforce, and why it cannot enforce the rest. It inspects the host and
+//! starts one real sandbox to see that it works.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use shared_protocol::SessionId;
-use shared_protocol::api::{NetworkMode, ResourcesView};
+use shared_protocol::api::ResourcesView;
 
 use crate::config::{Config, ServeFlags};
 use crate::runtime::local::{Cgroups, Host, LocalConfig, LocalRuntime, Users};
-use crate::runtime::{Runtime as _, RuntimeError, SandboxSpec};
+use crate::runtime::syscalls::{Debugging, allowed};
+use crate::runtime::{Purpose, Runtime as _, RuntimeError, SandboxSpec};
+use crate::spec::{SessionSpec, Variables};
+use crate::sys::landlock::{WITH_SCOPES, version as landlock_version};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum FindingState {
     Enforced,
-    /// In force, but weaker than it can be.
+    /// Enforced, but less strictly than possible.
     Partial,
     Missing,
 }
@@ -23,21 +29,24 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub name: &'static str,
-    pub state: State,
+    pub state: FindingState,
     pub detail: String,
     /// What an operator can do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// Whether sandboxes cannot run at all without it.
+    /// Whether sandboxes need it to run at all.
     pub needed: bool,
 }
 
-/// Everything in order, the sandbox itself last. `scratch` is an empty directory that the caller removes.
+/// All findings, in the order to show them. `scratch` is an empty directory that the caller removes.
 pub async fn report(scratch: &Path) -> Vec<Finding> {
     let users = Users::look();
-    let idmap = Host::look(scratch).is_ok_and(|host| host.idmap);
+    let host = Host::look(scratch);
+    let idmap = host.as_ref().is_ok_and(|host| host.idmap);
     let cgroups = Cgroups::open("cove-doctor");
     let mut findings = vec![kernel(), separation(&users)];
+    findings.extend(host.map(|host| host_files(&host.impossible_overlays())));
+    findings.extend([devices(&users), system_calls(), landlock(landlock_version())]);
     findings.extend(limits(&cgroups));
     cgroups.close();
     findings.push(disk());
@@ -48,31 +57,31 @@ pub async fn report(scratch: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Not needed: only for `--runtime docker`. It looks where the configuration says, or where engines usually are.
+/// Checks the container engine, which only `--runtime docker` needs, at the address in the configuration.
 async fn docker() -> Finding {
     let config = match Config::load(&ServeFlags::default()) {
         Ok(config) => config.docker,
-        Err(error) => return finding("docker runtime", State::Missing, error.to_string(), None),
+        Err(error) => return finding("docker runtime", FindingState::Missing, error.to_string(), None),
     };
     match crate::runtime::docker::describe(&config.socket).await {
-        Ok(engine) => finding("docker runtime", State::Enforced, engine, None),
+        Ok(engine) => finding("docker runtime", FindingState::Enforced, engine, None),
         Err(error) => finding(
             "docker runtime",
-            State::Missing,
+            FindingState::Missing,
             error.to_string(),
             Some("only for --runtime docker: start Docker or Podman, or set docker.socket"),
         ),
     }
 }
 
-fn finding(name: &'static str, state: State, detail: impl Into<String>, remedy: Option<&str>) -> Finding {
+fn finding(name: &'static str, state: FindingState, detail: impl Into<String>, remedy: Option<&str>) -> Finding {
     Finding { name, state, detail: detail.into(), remedy: remedy.map(str::to_owned), needed: false }
 }
 
 fn kernel() -> Finding {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let state = if is_at_least(&release, 5, 12) { State::Enforced } else { State::Missing };
-    let remedy = (state == State::Missing).then_some("use Linux 5.12 or newer: mounts are restricted by its calls");
+    let state = if is_at_least(&release, 5, 12) { FindingState::Enforced } else { FindingState::Missing };
+    let remedy = (state == FindingState::Missing).then_some("use Linux 5.12 or newer, for its mount calls");
     Finding { needed: true, ..finding("kernel", state, format!("Linux {}", release.trim()), remedy) }
 }
 
@@ -88,42 +97,105 @@ fn separation(users: &Users) -> Finding {
     match users {
         Users::Root => finding(
             "users",
-            State::Enforced,
-            "root: each sandbox has a range of 65,536 user ids of its own, and its namespaces belong to the host",
+            FindingState::Enforced,
+            "the daemon is root: each sandbox has 65,536 user ids of its own, and its namespaces belong to the host",
             None,
         ),
         Users::Subordinate { .. } => finding(
             "users",
-            State::Partial,
-            "an ordinary user with subordinate ids: runner and commands are different users, but commands are, outside, you",
+            FindingState::Partial,
+            "an ordinary user with subordinate ids: the runner is another user than commands, but on the host commands are you",
             Some("run the daemon as root for a range of ids per sandbox"),
         ),
         Users::Own { .. } => finding(
             "users",
-            State::Partial,
-            "an ordinary user: runner and commands are the same user, and that user is, outside, you",
+            FindingState::Partial,
+            "an ordinary user: the runner and commands are the same user, and on the host that user is you",
             Some("install uidmap and give yourself a range in /etc/subuid and /etc/subgid, or run the daemon as root"),
         ),
     }
 }
 
+/// Whether sandboxes have inodes of their own for what they see of the host and of images.
+fn host_files(impossible: &[(String, String)]) -> Finding {
+    if impossible.is_empty() {
+        let detail = "directories of the host and images are shown through read-only overlays: their sockets lead nowhere, and \
+                      locks and watches on their files are not shared";
+        return finding("host files", FindingState::Enforced, detail, None);
+    }
+    let each: Vec<String> = impossible.iter().map(|(directory, why)| format!("{directory} ({why})")).collect();
+    finding(
+        "host files",
+        FindingState::Partial,
+        format!(
+            "read-only, but sandboxes share locks and watches with the host, and reach its sockets, in {}",
+            each.join(", ")
+        ),
+        Some("use Linux 5.19 or newer, run the daemon as root, and have no mounts below these directories"),
+    )
+}
+
+fn devices(users: &Users) -> Finding {
+    match users {
+        Users::Root => finding("devices", FindingState::Enforced, "each sandbox has nodes of its own in /dev", None),
+        _ => finding(
+            "devices",
+            FindingState::Partial,
+            "the host's /dev/null and its like are mounted: a sandbox can watch who opens them",
+            Some("run the daemon as root, which may make devices"),
+        ),
+    }
+}
+
+fn system_calls() -> Finding {
+    let count = allowed(Debugging::Children).count();
+    let detail = format!(
+        "a filter allows {count} calls; programs may trace only what they start, unless a session asks for more"
+    );
+    finding("system calls", FindingState::Enforced, detail, None)
+}
+
+/// Landlock, by the version that the kernel has.
+fn landlock(version: u32) -> Finding {
+    let (state, detail) = match version {
+        0 => (
+            FindingState::Missing,
+            "the kernel has none; read-only mounts alone keep commands from changing files".to_owned(),
+        ),
+        1 => (
+            FindingState::Missing,
+            "the kernel has version 1, with which files could not be moved between directories".to_owned(),
+        ),
+        2..WITH_SCOPES => {
+            (FindingState::Partial, format!("version {version}: files can be changed only where they may be"))
+        }
+        _ => {
+            let detail = format!("version {version}: files can be changed only where they may be; signals stay inside");
+            (FindingState::Enforced, detail)
+        }
+    };
+    let remedy =
+        (state != FindingState::Enforced).then_some("use Linux 6.12 or newer, with landlock in its lsm= parameter");
+    finding("landlock", state, detail, remedy)
+}
+
 fn limits(cgroups: &Cgroups) -> Vec<Finding> {
     let (version, state, remedy) = match cgroups {
-        Cgroups::V2(_) => ("cgroup v2".to_owned(), State::Enforced, None),
-        Cgroups::V1(_) => ("cgroup v1".to_owned(), State::Enforced, None),
+        Cgroups::V2(_) => ("cgroup v2".to_owned(), FindingState::Enforced, None),
+        Cgroups::V1(_) => ("cgroup v1".to_owned(), FindingState::Enforced, None),
         Cgroups::None { why } => {
-            // Delegation is a thing of version 2.
+            // Only version 2 can be delegated to a user.
             let remedy = if why.contains("v1") {
                 "run the daemon as root"
             } else {
                 "run the daemon as root, or in a unit of your own with: systemd-run --user --scope -p Delegate=yes cove serve"
             };
-            (why.clone(), State::Missing, Some(remedy))
+            (why.clone(), FindingState::Missing, Some(remedy))
         }
     };
     let processes = match cgroups {
         Cgroups::None { why } => {
-            finding("process limit", State::Partial, format!("by RLIMIT_NPROC only: {why}"), remedy)
+            finding("process limit", FindingState::Partial, format!("by RLIMIT_NPROC only: {why}"), remedy)
         }
         _ => finding("process limit", state, version.clone(), None),
     };
@@ -136,23 +208,28 @@ fn limits(cgroups: &Cgroups) -> Vec<Finding> {
 }
 
 fn disk() -> Finding {
-    finding("disk limit", State::Enforced, "a tmpfs of its own with size and inode limits; it counts as memory", None)
+    finding(
+        "disk limit",
+        FindingState::Enforced,
+        "each sandbox has a tmpfs with size and inode limits; it counts as memory",
+        None,
+    )
 }
 
 fn owners(users: &Users, idmap: bool) -> Finding {
     match (users, idmap) {
-        (Users::Root, true) => finding("workspace owners", State::Enforced, "idmapped mounts", None),
+        (Users::Root, true) => finding("workspace owners", FindingState::Enforced, "idmapped mounts", None),
         (Users::Root, false) => finding(
             "workspace owners",
-            State::Partial,
+            FindingState::Partial,
             "the data directory's file system has no idmapped mounts: sandboxes with a workspace share one user id",
             Some("put the data directory on ext4, xfs or btrfs"),
         ),
-        _ => finding("workspace owners", State::Enforced, "your own user", None),
+        _ => finding("workspace owners", FindingState::Enforced, "files of workspaces belong to you", None),
     }
 }
 
-/// Of the file system that the data directory is on, or will be.
+/// Whether the file system that the data directory is on, or will be on, can limit workspaces.
 fn workspace_limit() -> Finding {
     let data_dir = Config::load(&ServeFlags::default()).map(|config| config.data_dir).map_err(|e| e.to_string());
     let enforceable = data_dir.and_then(|data_dir| {
@@ -160,10 +237,10 @@ fn workspace_limit() -> Finding {
         crate::workspace::quota::is_enforceable(there)
     });
     match enforceable {
-        Ok(()) => finding("workspace limit", State::Enforced, "project quotas, for workspaces.max_mb", None),
+        Ok(()) => finding("workspace limit", FindingState::Enforced, "project quotas, for workspaces.max_mb", None),
         Err(why) => finding(
             "workspace limit",
-            State::Missing,
+            FindingState::Missing,
             format!("{why}: workspaces.max_mb has no effect"),
             Some("run the daemon as root, its data directory on ext4 or xfs mounted with prjquota"),
         ),
@@ -173,7 +250,7 @@ fn workspace_limit() -> Finding {
 async fn sandbox(scratch: &Path) -> Finding {
     let needed = |state, detail: String, remedy| Finding { needed: true, ..finding("sandbox", state, detail, remedy) };
     match try_sandbox(scratch).await {
-        Ok(()) => needed(State::Enforced, "one was started and ended".into(), None),
+        Ok(()) => needed(FindingState::Enforced, "one was started and removed".into(), None),
         Err(error) => {
             let mut detail = error.to_string();
             let mut source = std::error::Error::source(&error);
@@ -182,7 +259,7 @@ async fn sandbox(scratch: &Path) -> Finding {
                 source = cause.source();
             }
             needed(
-                State::Missing,
+                FindingState::Missing,
                 detail,
                 Some(
                     "user namespaces may be off: sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces",
@@ -198,17 +275,20 @@ async fn try_sandbox(scratch: &Path) -> Result<(), RuntimeError> {
         images_dir: scratch.join("images"),
         images: BTreeMap::new(),
         default_image: "host".into(),
+        etc: Vec::new(),
         disabled_protections: Vec::new(),
+        total: None,
     })?;
     let id = SessionId::new("doctor").map_err(|e| RuntimeError::failed("naming the sandbox", e))?;
+    let resources = ResourcesView { cpus: 1.0, memory_mb: 64, pids: 16, disk_mb: 16 };
+    let session = SessionSpec::plain("host", runtime.name(), resources, Duration::ZERO);
     let spec = SandboxSpec {
         id: id.clone(),
-        image: "host".into(),
-        resources: ResourcesView { cpus: 1.0, memory_mb: 64, pids: 16, disk_mb: 16 },
-        network: NetworkMode::None,
-        writable_root: false,
+        session: Arc::new(session),
         workspace: None,
-        env: BTreeMap::new(),
+        awaits_workspace: false,
+        env: Variables::default(),
+        purpose: Purpose::Session,
     };
     runtime.create(&spec).await?;
     runtime.destroy(&id).await
@@ -217,6 +297,16 @@ async fn try_sandbox(scratch: &Path) -> Result<(), RuntimeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_finding_says_which_directories_share_inodes_and_what_landlock_lacks() {
+        assert_eq!(host_files(&[]).state, FindingState::Enforced);
+        let partial = host_files(&[("/usr".into(), "no overlays".into())]);
+        assert!(partial.state == FindingState::Partial && partial.detail.contains("/usr (no overlays)"), "{partial:?}");
+        let states = [0, 1, 2, 5, 6, 9].map(|version| landlock(version).state);
+        use FindingState::{Enforced, Missing, Partial};
+        assert_eq!(states, [Missing, Missing, Partial, Partial, Enforced, Enforced]);
+    }
 
     #[test]
     fn kernel_versions_compare_by_number() {

@@ -1,7 +1,8 @@
-//! `cove image import NAME TAR|DIR|-`: from an archive or a directory to an image, all or nothing.
+//! `cove image import`: makes an image from a tar archive or a directory, completely or not at all, also if the host loses
+//! power: everything is on the disk before the image gets its name, and the name is before the import reports success.
 //!
-//! The archive is read here and unpacked by a process of its own whose root is the new directory: whatever names, links and
-//! `..` it holds, there is nothing outside to reach.
+//! This process reads the archive. Another process, whose root is the new directory, unpacks it. So no name, link or `..` in the
+//! archive can reach anything outside.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};
@@ -13,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{HIDDEN, is_name};
 
-/// What is read and passed on at once.
+/// How much is read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// How a file begins that is not a plain archive, what it is, and what to do.
-const NOT_PLAIN: [(&[u8], &str, &str); 4] = [
+/// The first bytes of compressed files, with the format and the command to use instead.
+const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (&[0x1f, 0x8b], "gzip", "zcat FILE | cove image import NAME -"),
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstdcat FILE | cove image import NAME -"),
     (&[0xfd, b'7', b'z', b'X', b'Z'], "xz", "xzcat FILE | cove image import NAME -"),
@@ -28,7 +29,7 @@ const NOT_PLAIN: [(&[u8], &str, &str); 4] = [
 pub struct ImportSummary {
     pub files: u64,
     pub bytes: u64,
-    /// Devices and FIFOs: a sandbox has its own.
+    /// How many devices and FIFOs were left out, because a sandbox has its own.
     pub skipped: u64,
 }
 
@@ -36,7 +37,7 @@ pub struct ImportSummary {
 pub enum ImportError {
     #[error("{0:?} is not a valid image name: use 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit")]
     Name(String),
-    #[error("there is an image {0:?} already; remove it first with: cove image rm {0}")]
+    #[error("there is already an image {0:?}; remove it first with: cove image rm {0}")]
     Exists(String),
     #[error("{0}")]
     Archive(String),
@@ -63,7 +64,7 @@ pub fn import(
     if !is_name(name) {
         return Err(ImportError::Name(name.to_owned()));
     }
-    if super::exists(images_dir, name) {
+    if super::rootfs(images_dir, name).is_some() {
         return Err(ImportError::Exists(name.to_owned()));
     }
     std::fs::DirBuilder::new()
@@ -71,14 +72,18 @@ pub fn import(
         .mode(0o700)
         .create(images_dir)
         .map_err(at("making the images directory"))?;
-    let staging = Staging::new(images_dir, name).map_err(at("making a place for the image"))?;
+    let staging = Staging::new(images_dir, name).map_err(at("making a directory for the image"))?;
     let summary = unpack(&staging.rootfs(), source, progress)?;
     let place = images_dir.join(name);
+    let directory = File::open(images_dir).map_err(at("opening the images directory"))?;
+    // One call for the whole file system: a call for each of many thousand files takes much longer.
+    rustix::fs::syncfs(&directory).map_err(|e| at("writing the image to the disk")(e.into()))?;
     std::fs::rename(&staging.0, &place).map_err(at(format!("moving the image to {}", place.display())))?;
+    directory.sync_all().map_err(at("writing the images directory to the disk"))?;
     Ok(summary)
 }
 
-/// Removed with its content unless it was renamed away.
+/// The directory of an import that is not complete. It is removed when this is dropped, unless it was renamed.
 struct Staging(PathBuf);
 
 impl Staging {
@@ -103,21 +108,21 @@ impl Drop for Staging {
 
 fn unpack(rootfs: &Path, source: &Path, progress: &mut dyn FnMut(u64)) -> Result<ImportSummary, ImportError> {
     let mut child = Command::new("/proc/self/exe")
-        .arg(super::unpack::WORD)
+        .arg(super::unpack::SUBCOMMAND)
         .arg(rootfs)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(at("starting to unpack"))?;
+        .map_err(at("starting the process that unpacks"))?;
     let fed = match child.stdin.take() {
         Some(stdin) => feed(stdin, source, progress),
-        None => Err(at("starting to unpack")(io::ErrorKind::BrokenPipe.into())),
+        None => Err(at("starting the process that unpacks")(io::ErrorKind::BrokenPipe.into())),
     };
-    let output = child.wait_with_output().map_err(at("waiting for the unpacked image"))?;
+    let output = child.wait_with_output().map_err(at("waiting for the process that unpacks"))?;
     let report = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match (fed, output.status.success()) {
         (Ok(()), true) => serde_json::from_str(&report).map_err(|e| ImportError::Archive(format!("unpacking: {e}"))),
-        // Why it ended says more than that the pipe to it broke.
+        // The process says why it ended, which is more useful than that the pipe to it broke.
         (Err(ImportError::Io { source, .. }), false) if source.kind() == io::ErrorKind::BrokenPipe => {
             Err(ImportError::Archive(report))
         }
@@ -152,7 +157,7 @@ fn copy(from: &mut dyn Read, mut to: ChildStdin, progress: &mut dyn FnMut(u64)) 
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        let magic = NOT_PLAIN.iter().find(|(magic, ..)| total == 0 && chunk[..count].starts_with(magic));
+        let magic = COMPRESSED.iter().find(|(magic, ..)| total == 0 && chunk[..count].starts_with(magic));
         if let Some((_, kind, remedy)) = magic {
             return Err(io::Error::other(format!("it is compressed with {kind}; use: {remedy}")));
         }

@@ -1,4 +1,4 @@
-//! The process that unpacks an image: its root is the image's, so that no name in the archive means anything outside.
+//! The process that unpacks an image. Its root is the root of the new image, so no name in the archive leads outside.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::sched::CloneFlags;
+use shared_protocol::SANDBOX_USER;
 
 use super::ImportSummary;
 
-/// The hidden first argument.
-pub const WORD: &str = "__unpack-image";
+/// The hidden subcommand that makes `cove` unpack an image.
+pub const SUBCOMMAND: &str = "__unpack-image";
 
-/// Where a sandbox mounts something, with the mode of what is made there if it is missing.
+/// The directories that a sandbox mounts something on, with their modes. They are created if they are missing.
 const MOUNT_POINTS: [(&str, u32); 10] = [
     ("dev", 0o755),
     ("proc", 0o555),
@@ -26,18 +27,14 @@ const MOUNT_POINTS: [(&str, u32); 10] = [
     ("home/sandbox", 0o755),
 ];
 
-/// Whom commands run as, where the image has nobody with that number.
-const USER: &str = "sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/bash\n";
-const GROUP: &str = "sandbox:x:1000:\n";
-const USER_ID: &str = "1000";
-
-/// Where bash may be: the one program that a sandbox cannot do without.
+/// Where bash may be. It is the one program that every sandbox needs.
 const SHELLS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 
-/// The whole program, where this process was started to unpack; otherwise `None`. Before any thread is made.
+/// The whole program of a process that was started to unpack an image; `None` for any other process. It must be called before any
+/// thread is made.
 pub fn main() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != WORD {
+    if arguments.next()? != SUBCOMMAND {
         return None;
     }
     let root = PathBuf::from(arguments.next()?);
@@ -50,12 +47,32 @@ pub fn main() -> Option<ExitCode> {
 }
 
 fn run(root: &Path) -> Result<ImportSummary, String> {
-    // Before the user namespace of an ordinary user makes him root of nothing else.
+    // Asked first: in the user namespace of `confine`, an ordinary user is root too.
     let keeps_owners = nix::unistd::geteuid().is_root();
     confine(root).map_err(|e| format!("confining the unpacking to {}: {e}", root.display()))?;
-    let mut archive = tar::Archive::new(io::BufReader::new(io::stdin().lock()));
+    let owners = if keeps_owners { Owners::OfArchive } else { Owners::Ours };
+    let (summary, is_docker_save) = unpack_entries(io::BufReader::new(io::stdin().lock()), Path::new("/"), owners)?;
+    if is_docker_save && !Path::new("/bin").exists() && !Path::new("/usr").exists() {
+        return Err("it is an archive of layers (docker save); make a flat one with: \
+                    docker export $(docker create IMAGE) > FILE"
+            .into());
+    }
+    complete()?;
+    Ok(summary)
+}
+
+/// The owner that unpacked files get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owners {
+    OfArchive,
+    Ours,
+}
+
+/// Unpacks all entries of an archive below `root`. The second value says whether it looks like the output of `docker save`.
+pub fn unpack_entries(from: impl io::Read, root: &Path, owners: Owners) -> Result<(ImportSummary, bool), String> {
+    let mut archive = tar::Archive::new(from);
     archive.set_preserve_permissions(true);
-    archive.set_preserve_ownerships(keeps_owners);
+    archive.set_preserve_ownerships(owners == Owners::OfArchive);
     let mut summary = ImportSummary::default();
     let mut is_docker_save = false;
     for entry in archive.entries().map_err(|e| format!("it is not a tar archive: {e}"))? {
@@ -67,19 +84,14 @@ fn run(root: &Path) -> Result<ImportSummary, String> {
             summary.skipped += 1;
             continue;
         }
-        summary.bytes += entry.size();
-        if !entry.unpack_in("/").map_err(|e| format!("unpacking {name:?}: {e}"))? {
-            return Err(format!("the archive holds {name:?}, which leads out of it"));
+        // A sparse entry can claim any size.
+        summary.bytes = summary.bytes.saturating_add(entry.size());
+        if !entry.unpack_in(root).map_err(|e| format!("unpacking {name:?}: {e}"))? {
+            return Err(format!("the archive contains {name:?}, which leads out of the image"));
         }
         summary.files += 1;
     }
-    if is_docker_save && !Path::new("/bin").exists() && !Path::new("/usr").exists() {
-        return Err("it is an image archive of layers (docker save); make a flat one with: \
-                    docker export $(docker create IMAGE) > FILE"
-            .into());
-    }
-    complete()?;
-    Ok(summary)
+    Ok((summary, is_docker_save))
 }
 
 fn confine(root: &Path) -> nix::Result<()> {
@@ -94,12 +106,12 @@ fn confine(root: &Path) -> nix::Result<()> {
     }
     nix::unistd::chroot(".")?;
     nix::unistd::chdir("/")?;
-    // Of what is in the archive; what this process makes itself gets its mode by name.
+    // So that files get the modes that the archive says.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     Ok(())
 }
 
-/// Makes what a sandbox needs and the archive did not have.
+/// Adds what a sandbox needs and the archive does not have.
 fn complete() -> Result<(), String> {
     for (name, mode) in MOUNT_POINTS {
         let path = Path::new("/").join(name);
@@ -109,10 +121,14 @@ fn complete() -> Result<(), String> {
         std::fs::DirBuilder::new().mode(mode).create(&path).map_err(|e| format!("making {}: {e}", path.display()))?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).map_err(|e| e.to_string())?;
     }
-    for (file, line) in [("/etc/passwd", USER), ("/etc/group", GROUP)] {
-        // An image without these files has no names at all, and needs none.
+    // The sandbox's user, where the image has no user with that id.
+    let id = SANDBOX_USER.to_string();
+    let user = format!("sandbox:x:{id}:{id}:sandbox:/home/sandbox:/bin/bash\n");
+    let group = format!("sandbox:x:{id}:\n");
+    for (file, line) in [("/etc/passwd", user), ("/etc/group", group)] {
+        // An image without these files has no user names, and needs none.
         let Ok(known) = std::fs::read_to_string(file) else { continue };
-        if !known.lines().any(|line| line.split(':').nth(2) == Some(USER_ID)) {
+        if !known.lines().any(|line| line.split(':').nth(2) == Some(id.as_str())) {
             let gap = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
             std::fs::write(file, format!("{known}{gap}{line}")).map_err(|e| format!("adding a user to {file}: {e}"))?;
         }
@@ -120,6 +136,9 @@ fn complete() -> Result<(), String> {
     if SHELLS.iter().any(|shell| Path::new(shell).is_file()) {
         Ok(())
     } else {
-        Err(format!("the image has no bash (looked for {}), which every shell of a sandbox is", SHELLS.join(", ")))
+        Err(format!(
+            "the image has no bash (looked for {}), which every session needs for its shells",
+            SHELLS.join(", ")
+        ))
     }
 }

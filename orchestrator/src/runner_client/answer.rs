@@ -1,5 +1,5 @@
-//! The body of an answer, with the line it comes on. Read to its end, the line goes back to the pool; dropped before, the
-//! line is closed with it.
+//! The body of a runner's answer, with the connection that it arrives on. When the body was read to its end, the connection
+//! can be used again; if the value is dropped before, the connection is closed.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,55 +9,63 @@ use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
 use super::RunnerError;
+use super::connection::Connection;
+use super::connections::Connections;
 use super::error::from_answer;
-use super::line::Line;
-use super::pool::Pool;
+use super::pulse::Pulse;
 
-/// Of an answer that is one JSON document: 10,000 entries of a listing with long names, and some.
+/// The longest answer that is one JSON document: a listing of 10,000 entries with long names, with some room.
 pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
 
-/// Of an answer that is an error.
+/// The longest answer that is an error.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 pub struct Answer {
-    /// `None` behind the end.
-    rest: Option<(Line, Incoming)>,
-    pool: Arc<Pool>,
+    /// The connection and the unread body. `None` after the end.
+    rest: Option<(Connection, Incoming)>,
+    connections: Arc<Connections>,
 }
 
 impl Answer {
-    pub(super) fn new(line: Line, body: Incoming, pool: Arc<Pool>) -> Self {
-        Self { rest: Some((line, body)), pool }
+    pub(super) fn new(connection: Connection, body: Incoming, connections: Arc<Connections>) -> Self {
+        Self { rest: Some((connection, body)), connections }
     }
 
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RunnerError>>> {
-        let Some((line, body)) = &mut self.rest else { return Poll::Ready(None) };
-        match line.poll_body(body, cx) {
+        let Some((connection, body)) = &mut self.rest else { return Poll::Ready(None) };
+        match connection.poll_body(body, cx) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Ok(bytes))) => Poll::Ready(Some(Ok(bytes))),
+            Poll::Ready(Some(Ok(bytes))) => {
+                self.connections.pulse().heard();
+                Poll::Ready(Some(Ok(bytes)))
+            }
             Poll::Ready(Some(Err(error))) => {
                 self.rest = None;
                 Poll::Ready(Some(Err(error.into())))
             }
             Poll::Ready(None) => {
-                if let Some((line, _)) = self.rest.take() {
-                    self.pool.put_back(line);
+                if let Some((connection, _)) = self.rest.take() {
+                    self.connections.put_back(connection);
                 }
                 Poll::Ready(None)
             }
         }
     }
 
+    pub fn pulse(&self) -> &Pulse {
+        self.connections.pulse()
+    }
+
     pub async fn chunk(&mut self) -> Option<Result<Bytes, RunnerError>> {
         std::future::poll_fn(|cx| self.poll_chunk(cx)).await
     }
 
-    /// Closes the line: what is left of the answer is of no use.
+    /// Closes the connection, because the rest of the answer is useless.
     pub fn abandon(&mut self) {
         self.rest = None;
     }
 
-    /// The whole body, which may have so many bytes whatever its head says.
+    /// Reads the whole body, up to `limit` bytes, whatever its head announces.
     async fn collect(mut self, limit: usize) -> Result<Bytes, RunnerError> {
         let Some(first) = self.chunk().await.transpose()? else { return Ok(Bytes::new()) };
         let mut whole: Option<BytesMut> = None;

@@ -1,4 +1,4 @@
-//! A shell's terminal: bytes both ways on a socket of its own, until either side ends.
+//! A shell's terminal: bytes in both directions on a connection of its own, until either side ends.
 
 use std::io;
 use std::pin::Pin;
@@ -13,18 +13,18 @@ use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::Answer;
-use super::line::Upgrade;
+use super::connection::Upgrade;
 use super::outgoing::Outgoing;
 use super::{HEAD_TIMEOUT, RunnerClient, RunnerError, request};
 
 const PROTOCOL: &str = "cove-terminal";
 
-/// The bytes of a terminal. Dropping it leaves the shell as it is.
+/// The bytes of a terminal. Dropping it does not end the shell.
 pub struct Attached {
     socket: UnixStream,
-    /// What came together with the answer's head; bounded by what a line reads at once.
+    /// The bytes that arrived with the answer's head. Their number is limited by the read buffer of a connection.
     ahead: Bytes,
-    _slot: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl RunnerClient {
@@ -44,20 +44,21 @@ impl RunnerClient {
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         request.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
         let work = async {
-            // Never a kept line: what is typed must not meet a hang-up.
+            // This never uses an idle connection, because typed input must not go to a connection that the runner has
+            // closed.
             match self.0.fresh().await?.upgrade(request).await? {
-                Upgrade::Done { socket, ahead, slot } => Ok(Attached { socket, ahead, _slot: slot }),
+                Upgrade::Done { socket, ahead, permit } => Ok(Attached { socket, ahead, _permit: permit }),
                 Upgrade::Refused(refused) => {
-                    let (answer, line) = *refused;
+                    let (answer, connection) = *refused;
                     let (head, body) = answer.into_parts();
-                    Err(Answer::new(line, body, self.0.clone()).into_error(head.status.as_u16()).await)
+                    Err(Answer::new(connection, body, self.0.clone()).into_error(head.status.as_u16()).await)
                 }
             }
         };
-        match tokio::time::timeout(HEAD_TIMEOUT, work).await {
-            Ok(attached) => attached,
-            Err(_) => Err(RunnerError::Lost(format!("no answer within {} seconds", HEAD_TIMEOUT.as_secs()))),
-        }
+        let attached = self.pulse().in_time(HEAD_TIMEOUT, work).await;
+        self.noted(attached.unwrap_or_else(|| {
+            Err(RunnerError::Lost(format!("no terminal within {} seconds", HEAD_TIMEOUT.as_secs())))
+        }))
     }
 }
 

@@ -1,24 +1,24 @@
-//! The calls that are one document each way.
+//! The calls that send one document and get one document back.
+
+use std::future::Future;
+use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
-use shared_protocol::ShellName;
 use shared_protocol::api::OkView;
 use shared_protocol::runner::{
-    ClaimRequest, ExecView, HealthView, InputRequest, OpenShellRequest, ResizeRequest, ShellEndView, ShellView,
-    SignalRequest,
+    ClaimRequest, ExecView, HealthView, InputRequest, MORE_HEADER, OpenShellRequest, ResizeRequest, ShellEndView,
+    ShellView, SignalRequest,
 };
+use shared_protocol::{ExecId, ShellName};
 
 use super::sequence::check_outcome;
 use super::{Call, ENDING_TIMEOUT, Repeat, RunnerClient, RunnerError};
 
-/// Entries of a listing of execs: what a runner has live and ended, and some.
-const MAX_EXECS: usize = 8192;
-
-/// Shells of one sandbox; the runner has at most 64.
+/// The most shells in a list; a runner has at most 64.
 const MAX_SHELLS: usize = 256;
 
-/// Of the texts in a view.
+/// The longest text in a view.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 fn bounded(what: &str, text: &str) -> Result<(), RunnerError> {
@@ -30,6 +30,13 @@ fn checked_shell(view: ShellView) -> Result<ShellView, RunnerError> {
     Ok(view)
 }
 
+/// A part of the list of execs, the oldest first.
+#[derive(Debug)]
+pub struct ExecPage {
+    pub views: Vec<ExecView>,
+    pub has_more: bool,
+}
+
 impl RunnerClient {
     pub async fn health(&self) -> Result<HealthView, RunnerError> {
         let view: HealthView = self.document(Call::get("/healthz"), StatusCode::OK).await?;
@@ -38,15 +45,21 @@ impl RunnerClient {
         Ok(view)
     }
 
-    /// Makes the sandbox somebody's. Never sent twice: the runner takes it once.
+    /// Claims the sandbox for a session. It is never sent twice, because the runner accepts one claim.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<(), RunnerError> {
         self.done(Call::post("/v1/claim", request)?).await
     }
 
-    pub async fn execs(&self) -> Result<Vec<ExecView>, RunnerError> {
-        let views: Vec<ExecView> = self.document(Call::get("/v1/execs"), StatusCode::OK).await?;
-        if views.len() > MAX_EXECS {
-            return Err(RunnerError::hostile("more execs than a runner keeps"));
+    /// A page of the list of execs: at most `limit` of them, after the exec `after`.
+    pub async fn execs(&self, after: Option<&ExecId>, limit: usize) -> Result<ExecPage, RunnerError> {
+        let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+        let call = Call::get(format!("/v1/execs?limit={limit}{after}"));
+        let timeout = call.head_timeout;
+        let opened = self.expect(call, StatusCode::OK).await?;
+        let has_more = opened.headers.contains_key(MORE_HEADER);
+        let views: Vec<ExecView> = self.whole(timeout, opened.answer.document()).await?;
+        if views.len() > limit || (has_more && views.is_empty()) {
+            return Err(RunnerError::hostile("a page of execs has another length than was asked for"));
         }
         for view in &views {
             if let Some(outcome) = &view.outcome {
@@ -56,7 +69,7 @@ impl RunnerClient {
                 return Err(RunnerError::hostile("an exec has the outcome of another"));
             }
         }
-        Ok(views)
+        Ok(ExecPage { views, has_more })
     }
 
     pub async fn shells(&self) -> Result<Vec<ShellView>, RunnerError> {
@@ -81,7 +94,7 @@ impl RunnerClient {
         self.done(Call { head_timeout: ENDING_TIMEOUT, ..call }).await
     }
 
-    /// How a terminal ended by itself, where the runner still knows.
+    /// How a terminal ended by itself, if the runner still knows it.
     pub async fn shell_end(&self, name: &ShellName) -> Result<ShellEndView, RunnerError> {
         self.document(Call::get(format!("/v1/shells/{name}/end")), StatusCode::OK).await
     }
@@ -108,7 +121,7 @@ impl RunnerClient {
         self.done(Call::post("/v1/resize", request)?).await
     }
 
-    /// A call whose answer says only that it was done.
+    /// Makes a call whose answer only confirms it.
     async fn done(&self, call: Call<'_>) -> Result<(), RunnerError> {
         let OkView { ok } = self.document(call, StatusCode::OK).await?;
         if ok { Ok(()) } else { Err(RunnerError::hostile("it did and did not do what it was asked")) }
@@ -117,9 +130,18 @@ impl RunnerClient {
     async fn document<T: DeserializeOwned>(&self, call: Call<'_>, status: StatusCode) -> Result<T, RunnerError> {
         let timeout = call.head_timeout;
         let opened = self.expect(call, status).await?;
-        match tokio::time::timeout(timeout, opened.answer.document()).await {
-            Ok(document) => document,
-            Err(_) => Err(RunnerError::Lost(format!("its answer was not whole within {} seconds", timeout.as_secs()))),
-        }
+        self.whole(timeout, opened.answer.document()).await
+    }
+
+    /// Waits for the rest of an answer.
+    async fn whole<T>(
+        &self,
+        timeout: Duration,
+        document: impl Future<Output = Result<T, RunnerError>>,
+    ) -> Result<T, RunnerError> {
+        let document = self.pulse().in_time(timeout, document).await;
+        self.noted(document.unwrap_or_else(|| {
+            Err(RunnerError::Lost(format!("its answer was not whole within {} seconds", timeout.as_secs())))
+        }))
     }
 }

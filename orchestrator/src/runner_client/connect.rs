@@ -1,8 +1,8 @@
-//! Opening a connection to a runner's socket.
+//! Opens a connection to a runner's socket.
 //!
-//! The socket lies in a directory that the sandbox can write to. So the name is opened first, without following a link and
-//! only if it is a socket, and the connection goes to what was opened: a sandbox that puts a link to another's socket there is
-//! refused. That also reaches sockets whose path is longer than the 107 bytes that an address holds.
+//! The socket is in a directory that the sandbox can write to. So the client first opens the name, without following a link
+//! and only if it is a socket, and then connects to the opened file. If a sandbox puts a link to another sandbox's socket
+//! there, the client refuses it. This also works for a path longer than the 107 bytes that a socket address can hold.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
@@ -21,31 +21,33 @@ use tokio::sync::Semaphore;
 
 use super::RunnerError;
 
-/// For a connection to be taken. It is a local socket: longer means that the runner is stopped or gone.
+/// The longest time for the runner to accept a connection. The socket is local, so a longer time means that the runner is
+/// stopped or gone.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects that wait in a thread because the runner's backlog is full; one for each sandbox.
+/// The most connects of one sandbox that wait on a thread because the runner's backlog is full.
 pub const MAX_WAITING_CONNECTS: usize = 1;
 
-/// Where one sandbox's runner is.
+/// Connects to one sandbox's runner.
 #[derive(Debug)]
-pub struct Door {
+pub struct Connector {
     path: PathBuf,
     waiting: Semaphore,
 }
 
-impl Door {
+impl Connector {
     pub fn new(path: PathBuf) -> Self {
         Self { path, waiting: Semaphore::new(MAX_WAITING_CONNECTS) }
     }
 
-    /// A connection, within `CONNECT_TIMEOUT`.
+    /// Connects within `CONNECT_TIMEOUT`.
     pub async fn connect(&self) -> Result<UnixStream, RunnerError> {
         let lost = |why: &dyn std::fmt::Display| RunnerError::Lost(format!("cannot connect: {why}"));
         let work = async {
             let socket = open_socket(&self.path)?;
             match UnixStream::connect(address(&socket)).await {
-                // The backlog is full, and the kernel tells nobody when it no longer is: only a blocking call waits for it.
+                // The backlog is full, and the kernel does not notify when there is room again: only a blocking call can
+                // wait for it.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     let _turn = self.waiting.acquire().await;
                     tokio::task::spawn_blocking(move || connect_blocking(&socket))
@@ -78,7 +80,7 @@ fn open_socket(path: &Path) -> Result<OwnedFd, RunnerError> {
     }
 }
 
-/// The file that is open, whatever its name is by now.
+/// A path to the opened file, whatever its name is by now.
 fn address(socket: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", socket.as_raw_fd()))
 }
@@ -103,11 +105,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("d".repeat(100)).join("e".repeat(100));
         std::fs::create_dir_all(&deep).unwrap();
-        // Bound by its short name, found by its long one.
+        // The socket is bound by a short path, and the client connects by a long one.
         let short = dir.path().join("s");
         let _listener = UnixListener::bind(&short).unwrap();
         std::fs::rename(&short, deep.join("s")).unwrap();
-        Door::new(deep.join("s")).connect().await.unwrap();
+        Connector::new(deep.join("s")).connect().await.unwrap();
     }
 
     #[tokio::test]
@@ -116,17 +118,17 @@ mod tests {
         let (other, link) = (dir.path().join("other"), dir.path().join("link"));
         let _listener = UnixListener::bind(&other).unwrap();
         std::os::unix::fs::symlink(&other, &link).unwrap();
-        assert!(matches!(Door::new(link).connect().await, Err(RunnerError::Hostile(_))));
-        Door::new(other).connect().await.unwrap();
+        assert!(matches!(Connector::new(link).connect().await, Err(RunnerError::Hostile(_))));
+        Connector::new(other).connect().await.unwrap();
     }
 
     #[tokio::test]
     async fn no_socket_is_lost_and_a_file_is_a_lie() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
-        assert!(matches!(Door::new(file.clone()).connect().await, Err(RunnerError::Lost(_))));
+        assert!(matches!(Connector::new(file.clone()).connect().await, Err(RunnerError::Lost(_))));
         std::fs::write(&file, "").unwrap();
-        assert!(matches!(Door::new(file).connect().await, Err(RunnerError::Hostile(_))));
+        assert!(matches!(Connector::new(file).connect().await, Err(RunnerError::Hostile(_))));
     }
 
     #[tokio::test]
@@ -136,9 +138,9 @@ mod tests {
         let ours = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         nix::sys::socket::bind(ours.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
         nix::sys::socket::listen(&ours, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
-        let door = Door::new(path);
-        let _first = door.connect().await.unwrap();
-        let second = door.connect();
+        let connector = Connector::new(path);
+        let _first = connector.connect().await.unwrap();
+        let second = connector.connect();
         tokio::pin!(second);
         assert!(tokio::time::timeout(Duration::ZERO, second.as_mut()).await.is_err());
         let listener = UnixListener::from(ours);

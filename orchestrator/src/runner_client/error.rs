@@ -1,25 +1,25 @@
-//! What can go wrong with a runner, and which of its own errors it may answer with.
+//! The errors of a runner client, and the check of the errors that a runner sends.
 //!
-//! A runner is inside the sandbox and may be anybody's. Its errors are passed on only with the codes that a runner has, so
-//! that it cannot make the daemon say that a key is wrong or that a session does not exist; texts are cut to a size.
+//! A runner is inside the sandbox and may be hostile. Its errors are passed on only with codes that a runner can have, so it
+//! cannot make the daemon say that a key is wrong or that a session does not exist. Texts are cut to a limit.
 
 use shared_protocol::{ErrorBody, ErrorCode};
 
-/// Of an error's text; the longest that a runner makes names two paths, each cut to 512 bytes.
+/// The longest message of an error. The longest one of a real runner names two paths, each cut to 512 bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
 
-/// Of an error's details, as JSON.
+/// The longest details of an error, as JSON.
 const MAX_DETAILS_BYTES: usize = 4 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
-    /// The runner answered with an error of its own, which is for the client.
+    /// The runner answered with an error, which is meant for the client.
     #[error("{0}")]
     Refused(ErrorBody),
-    /// Not reachable, cut, or out of time.
+    /// The runner cannot be reached, the connection was cut, or the time ran out.
     #[error("the sandbox's runner is lost: {0}")]
     Lost(String),
-    /// It broke the protocol: too much, malformed, or a lie.
+    /// The runner broke the protocol: it sent too much, or something malformed or false.
     #[error("the sandbox's runner broke the protocol: {0}")]
     Hostile(String),
 }
@@ -33,7 +33,7 @@ impl RunnerError {
         Self::Hostile(what.into())
     }
 
-    /// The runner's own code, where it gave one.
+    /// The runner's error code, if it sent one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused(body) => Some(body.error_code),
@@ -42,7 +42,7 @@ impl RunnerError {
     }
 }
 
-/// Whether a runner can have a reason to answer with this code. The rest is the daemon's alone.
+/// Whether a runner can send this code. Only the daemon uses the others.
 fn is_a_runners(code: ErrorCode) -> bool {
     match code {
         ErrorCode::InvalidRequest
@@ -56,7 +56,7 @@ fn is_a_runners(code: ErrorCode) -> bool {
         | ErrorCode::LimitReached
         | ErrorCode::SandboxLost
         | ErrorCode::InternalError => true,
-        // A call or method that it does not know means that it is not the runner we speak to.
+        // If it does not know a call or a method, it is not the runner of this version.
         ErrorCode::NotFound
         | ErrorCode::MethodNotAllowed
         | ErrorCode::InvalidImage
@@ -67,7 +67,7 @@ fn is_a_runners(code: ErrorCode) -> bool {
     }
 }
 
-/// An error of the runner's as it may be passed on.
+/// Checks a runner's error before it is passed on.
 pub fn checked(mut body: ErrorBody) -> RunnerError {
     if !is_a_runners(body.error_code) {
         return RunnerError::hostile(format!("it answered with {:?}, which is not its to say", body.error_code));

@@ -1,4 +1,4 @@
-//! Files and archives: bytes that are passed on as they come, in both directions, and never kept.
+//! Sends a file call to the runner. Bytes are passed on as they arrive, in both directions, and never stored.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,27 +10,50 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::de::DeserializeOwned;
 
 use super::answer::Answer;
-use super::line::SendError;
 use super::outgoing::Outgoing;
 use super::{RunnerClient, RunnerError, request};
 
-/// How long an answer may be awaited while no byte of the request moves. The runner itself gives a client that sends nothing
+/// The longest wait for an answer while no byte of the request moves. The runner itself gives a client that sends nothing
 /// 300 seconds, and a helper that does nothing 30.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(360);
 
-/// What stands for itself in a query; a path keeps its slashes, so that logs stay readable.
+/// How often the daemon looks whether a byte has moved.
+const LOOK_TIME: Duration = Duration::from_secs(5);
+
+/// The characters that need no escape in a query. A path keeps its slashes, so that logs stay readable.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
-/// A file call as a runner has it. Paths are bytes.
-pub struct FileCall {
+/// The requested part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteRange {
+    /// From the first to the second offset, both included.
+    Between(u64, u64),
+    /// From an offset to the end.
+    From(u64),
+    /// The last bytes, this many.
+    Last(u64),
+}
+
+impl std::fmt::Display for ByteRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Between(first, last) => write!(f, "bytes={first}-{last}"),
+            Self::From(first) => write!(f, "bytes={first}-"),
+            Self::Last(count) => write!(f, "bytes=-{count}"),
+        }
+    }
+}
+
+/// A file call of the runner's API; `file_calls` has one method for each. Paths are bytes.
+pub(super) struct FileCall {
     method: Method,
     target: String,
-    range: Option<HeaderValue>,
+    range: Option<ByteRange>,
     body: Outgoing,
 }
 
 impl FileCall {
-    /// `route` is what follows `/v1/`.
+    /// Makes a call. `route` is the path after `/v1/`.
     pub fn new(method: Method, route: &str) -> Self {
         Self { method, target: format!("/v1/{route}"), range: None, body: Outgoing::empty() }
     }
@@ -49,9 +72,8 @@ impl FileCall {
         if is_set { self.with(name, b"1") } else { self }
     }
 
-    /// A part of the file, as the client said it; the runner refuses what it cannot read.
     #[must_use]
-    pub fn with_range(mut self, range: Option<HeaderValue>) -> Self {
+    pub fn with_range(mut self, range: Option<ByteRange>) -> Self {
         self.range = range;
         self
     }
@@ -63,7 +85,7 @@ impl FileCall {
     }
 }
 
-/// The part of a file that an answer has.
+/// The part of a file that an answer contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub first: u64,
@@ -73,7 +95,7 @@ pub struct Part {
 
 /// An answer that is not an error.
 pub struct FileAnswer {
-    /// Where it was announced; hyper cuts an answer that has another length.
+    /// The length, if the answer announces it. hyper cuts an answer that has a different length.
     pub length: Option<u64>,
     pub part: Option<Part>,
     answer: Answer,
@@ -101,37 +123,32 @@ fn stalled() -> RunnerError {
 }
 
 impl RunnerClient {
-    /// Passes a file call on. The answer is 200 for what was asked for, 206 for a part of it, 201 for what was made.
-    pub async fn forward(&self, call: FileCall) -> Result<FileAnswer, RunnerError> {
+    /// Sends a file call. The answer is 200 for content, 206 for a part of it, and 201 for something that was created.
+    pub(super) async fn send_file_call(&self, call: FileCall) -> Result<FileAnswer, RunnerError> {
         let progress = call.body.progress();
         let is_part = call.range.is_some();
         let is_made =
             matches!((&call.method, &call.body), (&Method::PUT, _)) || call.target.starts_with("/v1/fs/mkdir");
         let mut request = request(call.method, &call.target, call.body)?;
-        if let Some(range) = call.range {
+        if let Some(range) = call.range.and_then(|range| HeaderValue::try_from(range.to_string()).ok()) {
             request.headers_mut().insert(RANGE, range);
         }
-        let work = async {
-            if let Some(line) = self.0.kept().await {
-                match self.send_on(line, request).await {
-                    Ok(opened) => return Ok(opened),
-                    // Its body cannot be read twice, so it is sent anew only if none of it was.
-                    Err(SendError::NotSent(unsent, _)) => request = *unsent,
-                    Err(SendError::Broken(error)) => return Err(error.into()),
-                }
-            }
-            match self.send_on(self.0.fresh().await?, request).await {
-                Ok(opened) => Ok(opened),
-                Err(SendError::NotSent(_, error) | SendError::Broken(error)) => Err(RunnerError::from(error)),
-            }
-        };
+        let work = self.send_streamed(request);
         tokio::pin!(work);
-        let mut sent = progress.get();
+        let (mut sent, mut still) = (progress.get(), Duration::ZERO);
         let opened = loop {
-            match tokio::time::timeout(STALL_TIMEOUT, &mut work).await {
-                Ok(opened) => break opened?,
-                Err(_) if progress.get() == sent => return Err(stalled()),
-                Err(_) => sent = progress.get(),
+            if let Ok(opened) = tokio::time::timeout(LOOK_TIME, &mut work).await {
+                break self.noted(opened)?;
+            }
+            if progress.get() != sent {
+                (sent, still) = (progress.get(), Duration::ZERO);
+                continue;
+            }
+            // Nothing moved. The runner may wait for the client or for a slow disk, or may not answer at all.
+            self.pulse().doubt();
+            still += LOOK_TIME;
+            if still >= STALL_TIMEOUT {
+                return Err(stalled());
             }
         };
         let expected = match (is_made, is_part) {
@@ -156,7 +173,7 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// `bytes a-b/size`, where the numbers fit each other and the length.
+/// Parses `bytes a-b/size`, and checks that the numbers are consistent with each other and with the length.
 fn part(headers: &HeaderMap, length: Option<u64>) -> Option<Part> {
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
     let (range, size) = headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
@@ -175,6 +192,12 @@ mod tests {
         let call = FileCall::new(Method::GET, "files").with("path", b"/a b\n\xff%+&=?#/").with_flag("recursive", true);
         assert_eq!(call.target, "/v1/files?path=/a%20b%0A%FF%25%2B%26%3D%3F%23/&recursive=1");
         assert!(request(call.method, &call.target, Outgoing::empty()).is_ok());
+    }
+
+    #[test]
+    fn a_range_is_written_as_the_header_has_it() {
+        let ranges = [ByteRange::Between(2, 4), ByteRange::From(5), ByteRange::Last(6)];
+        assert_eq!(ranges.map(|range| range.to_string()), ["bytes=2-4", "bytes=5-", "bytes=-6"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! One frame of a runner's stream, from its line. Pure.
+//! Parses one frame of a runner's stream from its line. Pure.
 //!
-//! The line is known to be of bounded length; whether the frame may come where it came is for `sequence`.
+//! The caller has limited the line's length; `sequence` checks whether the frame may come at this point.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use shared_protocol::runner::{self, ExecOutcome, Payload, Stream};
 use shared_protocol::{ErrorBody, ExecId};
 
-/// What a command wrote. Text is known to be UTF-8, bytes are not known to be anything.
+/// The output of a command. Text is valid UTF-8; bytes may be anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
     Text(String),
@@ -26,29 +26,33 @@ impl Data {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
+    Queued { running_exec_id: ExecId },
     Started { exec_id: ExecId },
-    Output { stream: Stream, offset: u64, data: Data },
+    Output { stream: Stream, offset: u64, at_ms: Option<u64>, data: Data },
     Gap { offset: u64, bytes: u64 },
     AwaitingInput,
     Exit(ExecOutcome),
     Error(ErrorBody),
 }
 
-/// How a runner begins the line of an output frame. Others may write it otherwise, and are only read more slowly.
+/// The start of an output frame's line, as a runner writes it. A line in another form is parsed too, only more slowly.
 const OUTPUT_START: &[u8] = br#"{"type":"output","#;
 
-/// An output frame by itself. Every byte of output passes here, and a tagged, flattened enum is copied twice by serde.
+/// An output frame as a type of its own. Every byte of output goes through it, and serde copies a tagged, flattened enum
+/// twice.
 #[derive(Deserialize)]
 struct OutputLine {
     stream: Stream,
     offset: u64,
+    #[serde(default)]
+    at_ms: Option<u64>,
     #[serde(default)]
     data: Option<String>,
     #[serde(default)]
     data_base64: Option<String>,
 }
 
-/// Reads one line.
+/// Parses one line.
 pub fn parse(line: &[u8]) -> Result<Frame, String> {
     if line.starts_with(OUTPUT_START) {
         let output: OutputLine = serde_json::from_slice(line).map_err(|error| error.to_string())?;
@@ -57,16 +61,17 @@ pub fn parse(line: &[u8]) -> Result<Frame, String> {
             (None, Some(encoded)) => decode(&encoded)?,
             _ => return Err("an output frame has data or data_base64".to_owned()),
         };
-        return Ok(Frame::Output { stream: output.stream, offset: output.offset, data });
+        return Ok(Frame::Output { stream: output.stream, offset: output.offset, at_ms: output.at_ms, data });
     }
     Ok(match runner::parse_frame(line).map_err(|error| error.to_string())? {
+        runner::Frame::Queued { running_exec_id } => Frame::Queued { running_exec_id },
         runner::Frame::Started { exec_id, shell: _ } => Frame::Started { exec_id },
-        runner::Frame::Output { stream, offset, payload } => {
+        runner::Frame::Output { stream, offset, at_ms, payload } => {
             let data = match payload {
                 Payload::Text { data } => Data::Text(data),
                 Payload::Base64 { data_base64 } => decode(&data_base64)?,
             };
-            Frame::Output { stream, offset, data }
+            Frame::Output { stream, offset, at_ms, data }
         }
         runner::Frame::Gap { offset, bytes } => Frame::Gap { offset, bytes },
         runner::Frame::AwaitingInput => Frame::AwaitingInput,
@@ -77,7 +82,7 @@ pub fn parse(line: &[u8]) -> Result<Frame, String> {
 
 fn decode(encoded: &str) -> Result<Data, String> {
     let bytes = STANDARD.decode(encoded).map_err(|error| format!("output is not valid base64: {error}"))?;
-    // A runner sends text as base64 too where that is shorter.
+    // A runner also sends text as base64 if that is shorter.
     Ok(String::from_utf8(bytes).map_or_else(|error| Data::Bytes(error.into_bytes()), Data::Text))
 }
 
@@ -88,10 +93,11 @@ mod tests {
 
     #[test]
     fn output_is_the_same_in_any_order_of_its_fields() {
-        let quick = parse(br#"{"type":"output","stream":"merged","offset":7,"data":"a\n\u00e9"}"#).unwrap();
-        let slow = parse(br#"{"data":"a\n\u00e9","offset":7,"stream":"merged","type":"output"}"#).unwrap();
+        let quick = parse(br#"{"type":"output","stream":"merged","offset":7,"at_ms":5,"data":"a\n\u00e9"}"#).unwrap();
+        let slow = parse(br#"{"data":"a\n\u00e9","at_ms":5,"offset":7,"stream":"merged","type":"output"}"#).unwrap();
         assert_eq!(quick, slow);
-        assert_eq!(quick, Frame::Output { stream: Stream::Merged, offset: 7, data: Data::Text("a\né".into()) });
+        let data = Data::Text("a\né".into());
+        assert_eq!(quick, Frame::Output { stream: Stream::Merged, offset: 7, at_ms: Some(5), data });
     }
 
     #[test]
@@ -112,9 +118,9 @@ mod tests {
         #[test]
         fn any_bytes_survive(bytes in proptest::collection::vec(any::<u8>(), 0..2000), offset in any::<u64>()) {
             let mut line = Vec::new();
-            runner::encode_output(Stream::Tty, offset, &bytes, &mut line);
+            runner::encode_output(Stream::Tty, offset, 9, &bytes, &mut line);
             match parse(&line).unwrap() {
-                Frame::Output { stream: Stream::Tty, offset: at, data } => {
+                Frame::Output { stream: Stream::Tty, offset: at, at_ms: Some(9), data } => {
                     prop_assert_eq!(at, offset);
                     prop_assert_eq!(data.as_bytes(), bytes);
                 }

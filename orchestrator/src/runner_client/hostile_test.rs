@@ -1,9 +1,9 @@
-//! A fake runner on a real socket that lies, stalls, floods and hangs up, and what the client makes of each.
+//! Tests against a fake runner on a real socket that lies, stalls, floods and closes connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use shared_protocol::runner::{ExecRequest, InputRequest};
+use shared_protocol::runner::{ExecRequest, InputRequest, MAX_PAGE_EXECS};
 use shared_protocol::{ErrorCode, ExecId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -12,25 +12,25 @@ use super::*;
 
 /// What the fake does with one request.
 enum Act {
-    /// Answers, and waits for the next.
+    /// Answers, and waits for the next request.
     Say(Vec<u8>),
     SayAndHangUp(Vec<u8>),
     HangUp,
     Silence,
-    /// Answers with this and then with the same kilobyte for ever.
+    /// Answers with this, and then with the same kilobyte forever.
     Flood(Vec<u8>, u8),
 }
 
 struct Fake {
     client: RunnerClient,
     connections: Arc<AtomicUsize>,
-    /// Heads and bodies, as they came.
+    /// The received requests, with heads and bodies.
     requests: Arc<Mutex<Vec<String>>>,
     _dir: tempfile::TempDir,
 }
 
 impl Fake {
-    /// `act` is told how many requests there were before, and the request.
+    /// Makes a fake. `act` gets the number of earlier requests, and the request.
     fn new(act: impl Fn(usize, &str) -> Act + Send + Sync + 'static) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
@@ -46,7 +46,7 @@ impl Fake {
         Self { client: RunnerClient::new(RunnerAddress::Unix(path)), connections, requests, _dir: dir }
     }
 
-    /// One that gives every request the same answer and hangs up.
+    /// A fake that gives every request the same answer and closes the connection.
     fn saying(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         Self::new(move |_, _| Act::SayAndHangUp(bytes.clone()))
@@ -60,7 +60,7 @@ impl Fake {
         self.requests.lock().unwrap().iter().filter(|request| request.starts_with(start)).count()
     }
 
-    /// Everything up to the end of an exec, or what was wrong.
+    /// Reads all frames until the exec ends, or returns the error.
     async fn exec(&self, request: &ExecRequest) -> Result<Vec<Frame>, RunnerError> {
         all(self.client.exec(request).await?).await
     }
@@ -121,7 +121,7 @@ fn answer(status: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// The id that a request has in its body.
+/// The id in the body of a request.
 fn id_in(request: &str) -> String {
     let after = request.split("\"exec_id\":\"").nth(1).unwrap();
     after.split('"').next().unwrap().to_owned()
@@ -133,7 +133,7 @@ fn exit_frame(id: &str, bytes: u64) -> String {
     ) + "\n"
 }
 
-/// A true answer to an exec that printed `hi`.
+/// A correct answer to an exec that printed `hi`.
 fn frames(id: &str) -> String {
     format!(
         "{{\"type\":\"started\",\"exec_id\":\"{id}\"}}\n{{\"type\":\"output\",\"stream\":\"merged\",\"offset\":0,\"data\":\"hi\"}}\n"
@@ -148,6 +148,55 @@ fn command_with_id() -> ExecRequest {
     ExecRequest { exec_id: Some(ExecId::new("a").unwrap()), ..command() }
 }
 
+/// The start of an answer to an exec that has begun. The rest never comes.
+fn begun(request: &str) -> Act {
+    let line = format!("{{\"type\":\"started\",\"exec_id\":\"{}\"}}\n", id_in(request));
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    Act::Say(format!("{head}{:x}\r\n{line}\r\n", line.len()).into_bytes())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_a_runner_never_ends_is_lost_soon_after_its_time_limit() {
+    let fake = Fake::new(|_, request| begun(request));
+    let began = tokio::time::Instant::now();
+    let frames = fake.exec(&ExecRequest { timeout_ms: Some(3000), ..command() }).await.unwrap();
+    let [Frame::Started { .. }, Frame::Exit(outcome)] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!((outcome.kind, outcome.timed_out), (shared_protocol::runner::OutcomeKind::Lost, true));
+    assert!(outcome.reason.as_ref().unwrap().contains("did not report its end"), "{outcome:?}");
+    assert_eq!(began.elapsed().as_secs(), 18);
+    // Who is responsible for the runner is told, and the connection is not used again.
+    fake.client.pulse().doubted().await;
+    assert_eq!(fake.client.idle_connections(), 0);
+    // The same goes for a program outside the shells.
+    let run = RunRequest { argv: vec!["x".into()], timeout_ms: Some(3000), ..RunRequest::default() };
+    let frames = all(fake.client.run(&run).await.unwrap()).await.unwrap();
+    assert!(matches!(frames.last(), Some(Frame::Exit(outcome)) if outcome.timed_out), "{frames:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_without_a_time_limit_is_waited_for_while_its_runner_is_doubted_now_and_then() {
+    let fake = Fake::new(|_, request| begun(request));
+    let hour = Duration::from_secs(3600);
+    assert!(tokio::time::timeout(hour, fake.exec(&command())).await.is_err());
+    fake.client.pulse().doubted().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_does_not_answer_a_call_is_doubted_long_before_the_call_fails() {
+    let fake = Fake::new(|_, _| Act::Silence);
+    let began = tokio::time::Instant::now();
+    let call = fake.client.execs(None, MAX_PAGE_EXECS);
+    tokio::pin!(call);
+    tokio::select! {
+        _ = &mut call => panic!("nobody answers"),
+        () = fake.client.pulse().doubted() => {}
+    }
+    assert_eq!(began.elapsed().as_secs(), 2);
+    let error = call.await.unwrap_err().to_string();
+    let expected = "no answer within 30 seconds to GET /v1/execs on a new connection; the runner was never heard";
+    assert!(error.contains(expected), "{error}");
+}
+
 #[tokio::test]
 async fn one_connection_serves_one_command_after_the_other() {
     let fake = Fake::new(|_, request| Act::Say(answer("200 OK", &frames(&id_in(request)))));
@@ -155,7 +204,7 @@ async fn one_connection_serves_one_command_after_the_other() {
         assert_eq!(fake.exec(&command()).await.unwrap().len(), 3);
     }
     assert_eq!(fake.connections(), 1);
-    assert_eq!(fake.client.lines_at_rest(), 1);
+    assert_eq!(fake.client.idle_connections(), 1);
 }
 
 #[tokio::test]
@@ -164,7 +213,7 @@ async fn a_connection_is_not_used_again_after_half_an_answer() {
     let mut stream = fake.client.exec(&command()).await.unwrap();
     stream.next().await.unwrap();
     drop(stream);
-    assert_eq!(fake.client.lines_at_rest(), 0);
+    assert_eq!(fake.client.idle_connections(), 0);
     assert_eq!(fake.exec(&command()).await.unwrap().len(), 3);
     assert_eq!(fake.connections(), 2);
 }
@@ -267,7 +316,7 @@ async fn no_head_is_taken_that_a_runner_does_not_send() {
 async fn an_upgrade_that_nobody_asked_for_is_no_answer() {
     let fake = Fake::saying("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n");
     assert!(fake.exec(&command()).await.is_err());
-    assert_eq!(fake.client.lines_at_rest(), 0);
+    assert_eq!(fake.client.idle_connections(), 0);
 }
 
 #[tokio::test]
@@ -358,7 +407,7 @@ async fn lists_are_of_a_size_and_of_what_was_asked_for() {
 #[tokio::test]
 async fn a_file_shorter_than_announced_is_an_error_and_not_an_end() {
     let fake = Fake::saying("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc");
-    let mut file = fake.client.forward(FileCall::new(Method::GET, "files").with("path", b"x")).await.unwrap();
+    let mut file = fake.client.read_file(b"x", None).await.unwrap();
     let mut last = Ok(());
     while let Some(chunk) = file.chunk().await {
         last = chunk.map(drop);
@@ -367,11 +416,11 @@ async fn a_file_shorter_than_announced_is_an_error_and_not_an_end() {
 }
 
 #[tokio::test]
-async fn lines_at_rest_are_closed_in_time() {
+async fn idle_connections_are_closed_in_time() {
     let fake = Fake::new(|_, request| Act::Say(answer("200 OK", &frames(&id_in(request)))));
     fake.exec(&command()).await.unwrap();
-    assert_eq!(fake.client.lines_at_rest(), 1);
+    assert_eq!(fake.client.idle_connections(), 1);
     tokio::time::pause();
-    tokio::time::sleep(pool::KEEP * 2).await;
-    assert_eq!(fake.client.lines_at_rest(), 0);
+    tokio::time::sleep(connections::KEEP * 2).await;
+    assert_eq!(fake.client.idle_connections(), 0);
 }

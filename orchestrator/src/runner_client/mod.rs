@@ -1,34 +1,45 @@
-//! What the daemon says to one sandbox's runner, and how it hears the answer.
+//! The client for one sandbox's runner: it sends the daemon's calls and checks the answers.
 //!
 //! ```text
-//! RunnerClient ── call ──▶ Pool ──▶ Line (one connection) ──▶ Answer ──▶ FrameStream | document | bytes
+//! RunnerClient ── call ──▶ Connections ──▶ Connection ──▶ Answer ──▶ FrameStream | document | bytes
 //! ```
 //!
-//! **Hostile:** the runner is inside the sandbox. Everything it says has a bound (heads, frames, documents, texts), comes in
-//! the one order that can be true (`sequence`), and its errors are its own (`error`). Nothing is allocated by a length that it
-//! gave. What breaks this ends the request with `Hostile`, and the connection with it.
+//! **The runner may be hostile**, because it is inside the sandbox. Everything it sends has a limit (heads, frames,
+//! documents, texts), must come in the one order that can be true (`sequence`), and its errors are checked (`error`). No
+//! allocation depends on a length that the runner announced. A violation ends the request with `Hostile`, and closes the
+//! connection.
 //!
-//! **Exactly once:** a command has an id before it is sent. A request that met a dying connection is sent once more only if
-//! none of it was written, or if its repetition changes nothing: an exec's is refused by the runner as known.
+//! **A command runs exactly once.** It has an id before it is sent. If a connection breaks, a request is sent a second time
+//! only if none of it was written, or if the repetition changes nothing: the runner refuses an exec whose id it knows.
 //!
-//! **Every wait has a bound**, but for the frames and bytes of a stream: those last as long as the command or the client.
+//! **Every wait has a limit**, except for the frames and bytes of a stream: they last as long as the command or the client.
+//! A command that has a time limit also has a `deadline` here, for a runner that does not keep the limit. A runner that lets a
+//! call or a stream wait is doubted (`pulse`), and the session's driver finds out whether it still answers.
 
 mod answer;
 mod attach;
 mod calls;
 mod connect;
+mod connection;
+mod connections;
+mod deadline;
 mod error;
+mod file_calls;
 mod files;
 mod frame;
-mod line;
+#[cfg(any(test, fuzzing))]
+#[path = "fuzz_test.rs"]
+pub mod fuzz;
 mod outgoing;
-mod pool;
+mod pulse;
 mod sequence;
 mod socket;
+mod stdin;
 mod stream;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,32 +50,39 @@ use shared_protocol::runner::{ExecRequest, RunRequest};
 use shared_protocol::{ErrorCode, ExecId};
 
 pub use attach::Attached;
+pub use calls::ExecPage;
 pub use error::RunnerError;
-pub use files::{FileAnswer, FileCall, Part};
+pub use file_calls::{Depth, LastLink, OnExisting, Parents};
+pub use files::{ByteRange, FileAnswer, Part};
 pub use frame::{Data, Frame};
 pub use outgoing::Outgoing;
+pub use pulse::Pulse;
+pub use stdin::AfterInput;
 pub use stream::FrameStream;
 
-use crate::runtime::RunnerAddress;
+use crate::runner_address::RunnerAddress;
 use answer::Answer;
-use connect::Door;
-use line::{Line, SendError};
-use pool::Pool;
+use connect::Connector;
+use connection::{Connection, SendError};
+use connections::Connections;
 use sequence::{Sequence, Streams};
 
-/// For the head of an answer. The runner gives an exec's within milliseconds, whatever the command does; a host under full
-/// load takes longer.
+/// The longest wait for the head of an answer. The runner answers an exec within milliseconds, whatever the command does; a
+/// host under full load takes longer.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// For calls that end processes first: closing and resetting shells.
+/// The same limit for calls that first end processes: closing and resetting shells.
 pub const ENDING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes of chance in an id that is made here.
+/// The header with the process id of a run.
+const PID_HEADER: &str = "x-cove-pid";
+
+/// The random bytes in an id that is made here.
 const ID_BYTES: usize = 12;
 
-/// Speaks to one runner; a cheap clone.
+/// A client for one runner. Cheap to clone.
 #[derive(Clone)]
-pub struct RunnerClient(Arc<Pool>);
+pub struct RunnerClient(Arc<Connections>);
 
 impl std::fmt::Debug for RunnerClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -72,10 +90,10 @@ impl std::fmt::Debug for RunnerClient {
     }
 }
 
-/// Whether a request may be sent again when its connection broke and nobody knows if it was read.
+/// Whether a request may be sent again after its connection broke and it may have been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeat {
-    /// It changes nothing the second time.
+    /// The repetition changes nothing.
     Harmless,
     Never,
 }
@@ -83,7 +101,7 @@ enum Repeat {
 struct Call<'a> {
     method: Method,
     target: Cow<'a, str>,
-    /// A JSON document, or nothing.
+    /// The JSON document to send, if there is one.
     body: Option<Bytes>,
     repeat: Repeat,
     head_timeout: Duration,
@@ -124,22 +142,22 @@ fn request(method: Method, target: &str, body: Outgoing) -> Result<Request<Outgo
     Ok(request)
 }
 
-/// The head of an answer that is not an error, and the body to come.
+/// The head of a successful answer, and the body that follows.
 struct Opened {
     status: StatusCode,
     headers: HeaderMap,
     answer: Answer,
-    /// It was sent a second time, and the first may have been heard.
+    /// Whether the request was sent twice, so that the runner may have read it before.
     is_repeated: bool,
 }
 
 impl RunnerClient {
     pub fn new(address: RunnerAddress) -> Self {
         let RunnerAddress::Unix(path) = address;
-        Self(Pool::new(Door::new(path)))
+        Self(Connections::new(Connector::new(path)))
     }
 
-    /// Runs a command. It goes on when the stream is dropped.
+    /// Runs a command. If the stream is dropped, the command keeps running.
     pub async fn exec(&self, request: &ExecRequest) -> Result<FrameStream, RunnerError> {
         let streams = Streams::Exec(request.streams);
         match &request.exec_id {
@@ -150,9 +168,10 @@ impl RunnerClient {
                 self.begin("/v1/exec", &request, id, streams, IdOrigin::Ours).await
             }
         }
+        .map(|frames| frames.limited_to(request.timeout_ms))
     }
 
-    /// Runs a program beside the shells.
+    /// Runs a program outside the shells.
     pub async fn run(&self, request: &RunRequest) -> Result<FrameStream, RunnerError> {
         match &request.exec_id {
             Some(id) => self.begin("/v1/run", request, id.clone(), Streams::Run, IdOrigin::Client).await,
@@ -162,13 +181,15 @@ impl RunnerClient {
                 self.begin("/v1/run", &request, id, Streams::Run, IdOrigin::Ours).await
             }
         }
+        .map(|frames| frames.limited_to(request.timeout_ms))
     }
 
-    /// Follows an exec from an offset; without `follow`, as far as it is now.
+    /// Follows an exec from an offset. Without `follow`, the stream ends at the current end of the output.
     pub async fn reattach(&self, id: &ExecId, from: u64, follow: bool) -> Result<FrameStream, RunnerError> {
         let target = format!("/v1/execs/{id}?from={from}&follow={}", u8::from(follow));
         let opened = self.expect(Call::get(target), StatusCode::OK).await?;
-        Ok(FrameStream::new(opened.answer, Sequence::new(id.clone(), Streams::Any, from), follow))
+        let pid = pid(&opened.headers);
+        Ok(FrameStream::new(opened.answer, Sequence::new(id.clone(), Streams::Any, from), follow).with_pid(pid))
     }
 
     async fn begin(
@@ -182,32 +203,34 @@ impl RunnerClient {
         let call = Call { repeat: Repeat::Harmless, ..Call::post(target, body)? };
         let opened = self.open(call).await?;
         if opened.status == StatusCode::OK {
-            return Ok(FrameStream::new(opened.answer, Sequence::new(id, streams, 0), /* is_live */ true));
+            let pid = pid(&opened.headers);
+            return Ok(FrameStream::new(opened.answer, Sequence::new(id, streams, 0), /* is_live */ true).with_pid(pid));
         }
         let is_repeated = opened.is_repeated;
         let error = opened.answer.into_error(opened.status.as_u16()).await;
         match (is_repeated, origin, error.code()) {
-            // Nobody else knows this id: the first sending was heard, and its command is ours to follow. Of an id that the
-            // client gave we cannot tell whose it is; the client, who can, is told that it is taken.
+            // No one else knows this id, so the runner read the first request, and this is its command. An id from the
+            // client could belong to another request; then the client is told that the id is taken.
             (true, IdOrigin::Ours, Some(ErrorCode::Conflict)) => self.reattach(&id, 0, true).await,
             _ => Err(error),
         }
     }
 
-    /// Sends a call and takes no other status.
+    /// Sends a call, and accepts only this status.
     async fn expect(&self, call: Call<'_>, status: StatusCode) -> Result<Opened, RunnerError> {
         let opened = self.open(call).await?;
         if opened.status == status { Ok(opened) } else { Err(opened.answer.into_error(opened.status.as_u16()).await) }
     }
 
-    /// Sends a call on a line that is kept, or else on a new one.
+    /// Sends a call on an idle connection, or else on a new one.
     async fn open(&self, call: Call<'_>) -> Result<Opened, RunnerError> {
         let timeout = call.head_timeout;
+        let is_fresh = AtomicBool::new(false);
         let work = async {
             let mut request = call.request()?;
             let mut is_repeated = false;
-            if let Some(line) = self.0.kept().await {
-                match self.send_on(line, request).await {
+            if let Some(connection) = self.0.kept().await {
+                match self.send_on(connection, request).await {
                     Ok(opened) => return Ok(opened),
                     Err(SendError::NotSent(unsent, _)) => request = *unsent,
                     Err(SendError::Broken(error)) if call.repeat == Repeat::Harmless && !error.is_parse() => {
@@ -217,26 +240,86 @@ impl RunnerClient {
                     Err(SendError::Broken(error)) => return Err(error.into()),
                 }
             }
+            is_fresh.store(true, Ordering::Relaxed);
             match self.send_on(self.0.fresh().await?, request).await {
                 Ok(opened) => Ok(Opened { is_repeated, ..opened }),
                 Err(SendError::NotSent(_, error) | SendError::Broken(error)) => Err(error.into()),
             }
         };
-        match tokio::time::timeout(timeout, work).await {
-            Ok(opened) => opened,
-            Err(_) => Err(RunnerError::Lost(format!("no answer within {} seconds", timeout.as_secs()))),
+        let opened = self.pulse().in_time(timeout, work).await;
+        self.noted(opened.unwrap_or_else(|| {
+            let connection =
+                if is_fresh.into_inner() { "a new connection" } else { "a connection that was used before" };
+            Err(self.silent(&call, connection))
+        }))
+    }
+
+    /// The error for a call that got no answer in time. It says what is known, because the cause is elsewhere.
+    fn silent(&self, call: &Call<'_>, connection: &str) -> RunnerError {
+        let heard = match self.pulse().last_heard() {
+            Some(heard) => format!("the runner was heard {} ms ago", heard.elapsed().as_millis()),
+            None => "the runner was never heard".to_owned(),
+        };
+        let route = call.target.split('?').next().unwrap_or_default();
+        let seconds = call.head_timeout.as_secs();
+        RunnerError::Lost(format!(
+            "no answer within {seconds} seconds to {} {route} on {connection}; {heard}",
+            call.method
+        ))
+    }
+
+    /// A runner that could not be reached is doubted.
+    fn noted<T>(&self, result: Result<T, RunnerError>) -> Result<T, RunnerError> {
+        if let Err(RunnerError::Lost(_)) = &result {
+            self.pulse().doubt();
+        }
+        result
+    }
+
+    /// When the runner was heard last, and whether there is a reason to doubt that it answers.
+    pub fn pulse(&self) -> &Pulse {
+        self.0.pulse()
+    }
+
+    /// Asks whether the runner answers at all; any answer will do. The question has a connection of its own, so it does not
+    /// wait behind other calls, and their number does not matter. The caller limits the time.
+    pub async fn ping(&self) -> Result<(), RunnerError> {
+        let mut connection = self.0.extra().await?;
+        match connection.send(Call::get("/healthz").request()?).await {
+            Ok(_) => {
+                self.pulse().heard();
+                Ok(())
+            }
+            Err(SendError::NotSent(_, error) | SendError::Broken(error)) => Err(error.into()),
         }
     }
 
-    async fn send_on(&self, mut line: Line, request: Request<Outgoing>) -> Result<Opened, SendError> {
-        let (head, body) = line.send(request).await?.into_parts();
-        let answer = Answer::new(line, body, self.0.clone());
+    /// Sends a request whose body is a stream. The body cannot be read twice, so the request is sent again only if none of it was
+    /// written.
+    async fn send_streamed(&self, mut request: Request<Outgoing>) -> Result<Opened, RunnerError> {
+        if let Some(connection) = self.0.kept().await {
+            match self.send_on(connection, request).await {
+                Ok(opened) => return Ok(opened),
+                Err(SendError::NotSent(unsent, _)) => request = *unsent,
+                Err(SendError::Broken(error)) => return Err(error.into()),
+            }
+        }
+        match self.send_on(self.0.fresh().await?, request).await {
+            Ok(opened) => Ok(opened),
+            Err(SendError::NotSent(_, error) | SendError::Broken(error)) => Err(error.into()),
+        }
+    }
+
+    async fn send_on(&self, mut connection: Connection, request: Request<Outgoing>) -> Result<Opened, SendError> {
+        let (head, body) = connection.send(request).await?.into_parts();
+        self.pulse().heard();
+        let answer = Answer::new(connection, body, self.0.clone());
         Ok(Opened { status: head.status, headers: head.headers, answer, is_repeated: false })
     }
 
     #[cfg(test)]
-    fn lines_at_rest(&self) -> usize {
-        self.0.at_rest()
+    fn idle_connections(&self) -> usize {
+        self.0.count_idle()
     }
 }
 
@@ -244,6 +327,11 @@ impl RunnerClient {
 enum IdOrigin {
     Client,
     Ours,
+}
+
+/// The process id that the runner announces for a run.
+fn pid(headers: &HeaderMap) -> Option<u32> {
+    headers.get(PID_HEADER)?.to_str().ok()?.parse().ok()
 }
 
 fn fresh_id() -> Result<ExecId, RunnerError> {

@@ -1,4 +1,4 @@
-//! The body of a request to a runner: a document, or a stream that is passed on as it comes.
+//! The body of a request to a runner: a document, or a stream that is passed on as it arrives.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::combinators::UnsyncBoxBody;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How many bytes of a streamed body have gone out: what tells a slow client from a stuck runner.
+/// The number of sent bytes of a streamed body. It shows whether a client is slow or a runner is stuck.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<AtomicU64>);
 
@@ -21,9 +21,16 @@ impl Progress {
     }
 }
 
+type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>>;
+
 pub enum Outgoing {
     Full(Option<Bytes>),
-    Stream { body: UnsyncBoxBody<Bytes, BoxError>, progress: Progress },
+    Stream {
+        bytes: ByteStream,
+        /// The number of bytes that are left to send, if it is known.
+        left: Option<u64>,
+        progress: Progress,
+    },
 }
 
 impl Outgoing {
@@ -35,13 +42,14 @@ impl Outgoing {
         Self::Full(Some(bytes.into()))
     }
 
-    pub fn stream<B>(body: B) -> Self
+    /// A body of streamed bytes. `length` is their number, if it is known. An error cuts the request.
+    pub fn stream<S, E>(bytes: S, length: Option<u64>) -> Self
     where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
+        S: Stream<Item = Result<Bytes, E>> + Send + 'static,
+        E: Into<BoxError> + 'static,
     {
-        use http_body_util::BodyExt as _;
-        Self::Stream { body: body.map_err(Into::into).boxed_unsync(), progress: Progress::default() }
+        use futures_util::TryStreamExt as _;
+        Self::Stream { bytes: Box::pin(bytes.map_err(Into::into)), left: length, progress: Progress::default() }
     }
 
     pub fn progress(&self) -> Progress {
@@ -59,14 +67,13 @@ impl Body for Outgoing {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Stream { body, progress } => {
-                let polled = Pin::new(body).poll_frame(cx);
-                if let Poll::Ready(Some(Ok(frame))) = &polled
-                    && let Some(data) = frame.data_ref()
-                {
+            Self::Stream { bytes, left, progress } => {
+                let polled = bytes.as_mut().poll_next(cx);
+                if let Poll::Ready(Some(Ok(data))) = &polled {
                     progress.0.fetch_add(data.len() as u64, Ordering::Relaxed);
+                    *left = left.map(|left| left.saturating_sub(data.len() as u64));
                 }
-                polled
+                polled.map_ok(Frame::data)
             }
         }
     }
@@ -74,14 +81,14 @@ impl Body for Outgoing {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
-            Self::Stream { body, .. } => body.is_end_stream(),
+            Self::Stream { left, .. } => *left == Some(0),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Stream { body, .. } => body.size_hint(),
+            Self::Stream { left, .. } => left.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }

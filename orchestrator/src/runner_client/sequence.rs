@@ -1,24 +1,25 @@
-//! Whether a runner's frames can be true: pure, one value for one stream.
+//! Checks that a runner's frames can be true. Pure; one value checks one stream.
 //!
 //! ```text
-//! started  (output | gap | awaiting_input)*  (exit | error)
+//! queued?  started  (output | gap | awaiting_input)*  (exit | error)
+//! queued   (exit | error)                                             it left the queue and never ran
 //! ```
 //!
-//! Offsets go on without a hole from where the stream was asked for, the exec is the one that was asked for, its output comes
-//! on the streams that its mode has, and numbers and texts are of a size that a runner's have.
+//! Offsets continue without a gap from the requested start, the exec is the requested one, its output comes on the streams
+//! of its mode, and numbers and texts have plausible sizes.
 
 use shared_protocol::ExecId;
-use shared_protocol::runner::{ExecOutcome, Stream, StreamMode};
+use shared_protocol::runner::{ExecOutcome, OutcomeKind, Stream, StreamMode};
 
 use super::frame::Frame;
 
-/// Of a directory's name in an outcome; the runner takes no longer one from bash.
+/// The longest directory in an outcome; the runner accepts no longer one from bash.
 const MAX_CWD_BYTES: usize = 16 << 10;
 
-/// Of the reason for an end.
+/// The longest reason for an ending.
 const MAX_REASON_BYTES: usize = 4 << 10;
 
-/// The kernel's highest signal.
+/// The highest signal number of Linux.
 const MAX_SIGNAL: i32 = 64;
 
 /// The streams that output may come on.
@@ -26,7 +27,7 @@ const MAX_SIGNAL: i32 = 64;
 pub enum Streams {
     Exec(StreamMode),
     Run,
-    /// Of an exec that somebody else asked for.
+    /// The streams of an exec that another client started: any.
     Any,
 }
 
@@ -34,7 +35,7 @@ impl Streams {
     fn allow(self, stream: Stream) -> bool {
         match (self, stream) {
             (Self::Any, _) => true,
-            // What a program writes to /dev/tty comes in every mode.
+            // In every mode, a program can write to /dev/tty.
             (Self::Exec(_), Stream::Tty) => true,
             (Self::Exec(StreamMode::Merged), Stream::Merged) => true,
             (Self::Exec(StreamMode::Split) | Self::Run, Stream::Stdout | Stream::Stderr) => true,
@@ -46,6 +47,7 @@ impl Streams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Fresh,
+    Queued,
     Started,
     Over,
 }
@@ -54,7 +56,7 @@ enum Phase {
 pub struct Sequence {
     exec_id: ExecId,
     streams: Streams,
-    /// Where the next byte is.
+    /// The offset of the next byte.
     offset: u64,
     phase: Phase,
 }
@@ -76,20 +78,34 @@ impl Sequence {
         self.phase == Phase::Over
     }
 
-    /// Takes the next frame, or says why it cannot be.
+    /// Ends the sequence without the runner's last frame.
+    pub fn end(&mut self) {
+        self.phase = Phase::Over;
+    }
+
+    /// Checks the next frame. The error says why the frame is impossible.
     pub fn take(&mut self, frame: &Frame) -> Result<(), String> {
         match (self.phase, frame) {
             (Phase::Over, _) => return Err("a frame came after the last one".to_owned()),
-            (Phase::Fresh, Frame::Started { .. } | Frame::Error(_)) | (Phase::Started, _) => {}
-            (Phase::Fresh, _) => return Err("a frame came before the first one".to_owned()),
+            (Phase::Started, Frame::Queued { .. }) => return Err("a command was queued after its start".to_owned()),
+            (Phase::Fresh, Frame::Queued { .. }) | (Phase::Started, _) => {}
+            (Phase::Fresh | Phase::Queued, Frame::Started { .. } | Frame::Error(_)) => {}
+            (Phase::Queued, Frame::Exit(outcome)) if outcome.kind == OutcomeKind::NeverRan => {}
+            (Phase::Fresh | Phase::Queued, _) => return Err("a frame came before the first one".to_owned()),
         }
         match frame {
+            Frame::Queued { running_exec_id } => {
+                if *running_exec_id == self.exec_id {
+                    return Err("a command is queued behind itself".to_owned());
+                }
+                self.phase = Phase::Queued;
+            }
             Frame::Started { .. } if self.phase == Phase::Started => return Err("a stream started twice".to_owned()),
             Frame::Started { exec_id } => {
                 self.check_id(exec_id)?;
                 self.phase = Phase::Started;
             }
-            Frame::Output { stream, offset, data } => {
+            Frame::Output { stream, offset, data, .. } => {
                 if !self.streams.allow(*stream) {
                     return Err(format!("output came on {stream:?}, which this command has not"));
                 }
@@ -130,7 +146,7 @@ impl Sequence {
     }
 }
 
-/// What can be told of an outcome by itself, as it also stands in a listing.
+/// Checks an outcome by itself, as it also appears in a list of execs.
 pub fn check_outcome(outcome: &ExecOutcome) -> Result<(), String> {
     if !(0..=255).contains(&outcome.exit_code) {
         return Err(format!("{} is no exit code", outcome.exit_code));
@@ -152,7 +168,6 @@ mod tests {
     use super::super::frame::Data;
     use super::*;
     use proptest::prelude::*;
-    use shared_protocol::runner::OutcomeKind;
     use shared_protocol::{ErrorBody, ErrorCode};
 
     fn id(name: &str) -> ExecId {
@@ -163,8 +178,12 @@ mod tests {
         Frame::Started { exec_id: id("a") }
     }
 
+    fn queued(behind: &str) -> Frame {
+        Frame::Queued { running_exec_id: id(behind) }
+    }
+
     fn output(offset: u64, text: &str) -> Frame {
-        Frame::Output { stream: Stream::Merged, offset, data: Data::Text(text.to_owned()) }
+        Frame::Output { stream: Stream::Merged, offset, at_ms: None, data: Data::Text(text.to_owned()) }
     }
 
     fn outcome(output_bytes: u64) -> ExecOutcome {
@@ -195,7 +214,11 @@ mod tests {
         all(0, &[started(), output(0, "ab"), gap, Frame::AwaitingInput, output(5, "c"), Frame::Exit(outcome(6))])
             .unwrap();
         all(9, &[started(), output(9, "x"), Frame::Exit(outcome(4))]).unwrap();
-        all(0, &[Frame::Error(ErrorBody::new(ErrorCode::InternalError, "m"))]).unwrap();
+        let error = Frame::Error(ErrorBody::new(ErrorCode::InternalError, "m"));
+        all(0, std::slice::from_ref(&error)).unwrap();
+        all(0, &[queued("b"), started(), Frame::Exit(outcome(0))]).unwrap();
+        all(0, &[queued("b"), error]).unwrap();
+        all(0, &[queued("b"), Frame::Exit(ExecOutcome { kind: OutcomeKind::NeverRan, ..outcome(0) })]).unwrap();
     }
 
     #[test]
@@ -207,6 +230,11 @@ mod tests {
         wrong(&[output(0, "a")], "before the first");
         wrong(&[Frame::Exit(outcome(0))], "before the first");
         wrong(&[started(), started()], "twice");
+        wrong(&[started(), queued("b")], "after its start");
+        wrong(&[queued("b"), queued("b")], "before the first");
+        wrong(&[queued("a")], "itself");
+        wrong(&[queued("b"), output(0, "a")], "before the first");
+        wrong(&[queued("b"), Frame::Exit(outcome(0))], "before the first");
         wrong(&[Frame::Started { exec_id: id("b") }], "exec b");
         wrong(&[started(), output(1, "a")], "offset 1");
         wrong(&[started(), output(0, "ab"), output(1, "b")], "offset 1");
@@ -244,7 +272,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever it lets through is contiguous from `from`, and nothing comes behind the end.
+        /// All accepted frames are contiguous from `from`, and none follows the end.
         #[test]
         fn what_passes_is_contiguous(from in 0u64..4, kinds in proptest::collection::vec((0u8..5, 0u64..6, 0u64..4), 0..12)) {
             let mut sequence = Sequence::new(id("a"), Streams::Any, from);

@@ -1,8 +1,8 @@
-//! A runner's socket that is read to its end even when nothing more can be written to it.
+//! A runner's socket that can still be read when nothing more can be written to it.
 //!
-//! A runner may answer before it has read all of a request, and hang up: a file that is refused, for one. Writing the rest then
-//! fails, while the answer lies in the socket. So a write to a side that has hung up does not fail here; it waits, and
-//! reading, which goes on beside it, comes to the answer and to the end.
+//! A runner may answer before it has read the whole request, and close the connection, for example when it refuses a file.
+//! Writing the rest then fails, although the answer is in the socket. So a write to a closed peer does not fail here. It
+//! waits, while the read beside it gets the answer and the end.
 
 use std::io;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ impl Socket {
     }
 }
 
-/// Waits where the other side has hung up. The end is seen by reading, which is what wakes the task.
+/// Turns a write error of a closed peer into waiting. The read sees the end, and wakes the task.
 fn patiently<T>(polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
     match polled {
         Poll::Ready(Err(error))

@@ -1,27 +1,42 @@
-//! The frames of one exec, as they come.
+//! The frames of one exec, as they arrive.
 //!
-//! A line that lies whole in what was read is read where it lies; one that does not is put together, up to the length that a
-//! frame may have and no further. Abandoning `next` at any await loses nothing.
+//! A line that is complete in the read buffer is parsed in place; any other line is assembled, up to the longest length of a
+//! frame. If the caller stops waiting for `next` at any await, nothing is lost.
+//!
+//! If the runner does not report the end of a command long after its time limit (`deadline`), the stream ends it itself, with
+//! the outcome `lost`.
 
+use std::future::Future as _;
 use std::io::BufRead as _;
+use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use shared_protocol::ExecId;
-use shared_protocol::runner::MAX_FRAME_BYTES;
+use shared_protocol::runner::{ExecOutcome, MAX_FRAME_BYTES, OutcomeKind};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::RunnerError;
 use super::answer::Answer;
+use super::deadline::Deadline;
 use super::error::checked;
 use super::frame::{Frame, parse};
 use super::sequence::Sequence;
 
-/// Takes bytes apart into frames and checks them. Pure.
+/// How long a stream may bring nothing before the runner is doubted. Most commands that run longer print nothing for a while,
+/// so each such time costs one question.
+const QUIET_TIME: Duration = Duration::from_secs(5);
+
+/// The exit code of a command that ran out of time.
+const TIMEOUT_CODE: i32 = 124;
+
+/// Splits bytes into frames and checks them. Pure.
 #[derive(Debug)]
 pub struct Frames {
     sequence: Sequence,
     chunk: Bytes,
-    /// The beginning of a line whose end is yet to come.
+    /// The beginning of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -30,13 +45,13 @@ impl Frames {
         Self { sequence, chunk: Bytes::new(), begun: Vec::new() }
     }
 
-    /// Adds what was read. Only once `next` has nothing more to give.
+    /// Adds bytes that were read. Call it only when `next` has returned `None`.
     pub fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.chunk.is_empty(), "frames are taken before more is read");
         self.chunk = chunk;
     }
 
-    /// The next whole frame of what was pushed.
+    /// The next complete frame of the pushed bytes.
     pub fn next(&mut self) -> Result<Option<Frame>, RunnerError> {
         if self.chunk.is_empty() {
             return Ok(None);
@@ -66,7 +81,14 @@ impl Frames {
         Ok(Some(frame))
     }
 
-    /// Whether the stream can be over here: behind its last frame, with nothing left.
+    /// Drops what is left: nothing more is taken from the runner.
+    fn end(&mut self) {
+        self.sequence.end();
+        self.chunk.clear();
+        self.begun.clear();
+    }
+
+    /// Whether the stream may end here: the last frame has come, and nothing is left.
     fn is_over(&self) -> bool {
         self.sequence.is_over() && self.chunk.is_empty() && self.begun.is_empty()
     }
@@ -75,32 +97,59 @@ impl Frames {
 pub struct FrameStream {
     answer: Answer,
     frames: Frames,
-    /// Whether it ends with the exec, and not with what there was when it was asked for.
+    /// Whether the stream ends with the exec, and not at the output that existed when it was requested.
     is_live: bool,
+    pid: Option<u32>,
+    deadline: Deadline,
+    /// When the runner is doubted next, if the stream brings nothing until then.
+    doubt_at: Option<Instant>,
+    /// The timer of a stream that waits. It is set again only when it has fired or is too late.
+    timer: Option<Pin<Box<Sleep>>>,
+    is_overdue: bool,
 }
 
 impl FrameStream {
     pub(super) fn new(answer: Answer, sequence: Sequence, is_live: bool) -> Self {
-        Self { answer, frames: Frames::new(sequence), is_live }
+        let frames = Frames::new(sequence);
+        let deadline = Deadline::new(None);
+        Self { answer, frames, is_live, deadline, doubt_at: None, timer: None, is_overdue: false, pid: None }
+    }
+
+    /// Sets the time limit that the runner was given for the command, for the deadline behind it.
+    #[must_use]
+    pub fn limited_to(mut self, timeout_ms: Option<u64>) -> Self {
+        self.deadline = Deadline::new(timeout_ms.map(Duration::from_millis));
+        self
+    }
+
+    /// Whether this stream has ended the command itself, because the runner did not.
+    pub fn is_overdue(&self) -> bool {
+        self.is_overdue
+    }
+
+    #[must_use]
+    pub(super) fn with_pid(self, pid: Option<u32>) -> Self {
+        Self { pid, ..self }
+    }
+
+    /// The process id of a run inside the sandbox.
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     pub fn exec_id(&self) -> &ExecId {
         self.frames.sequence.exec_id()
     }
 
-    /// Where the next byte of output is.
+    /// The offset of the next byte of output.
     pub fn offset(&self) -> u64 {
         self.frames.sequence.offset()
     }
 
-    /// The next frame; `None` behind the last one, and at the end of what there is where the stream does not follow.
+    /// Waits for the next frame. Returns `None` after the last one, and at the current end of the output if the stream does
+    /// not follow.
     pub async fn next(&mut self) -> Result<Option<Frame>, RunnerError> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
-    }
-
-    /// The next frame of what has been read already.
-    pub fn next_at_hand(&mut self) -> Result<Option<Frame>, RunnerError> {
-        self.frames.next()
     }
 
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, RunnerError>> {
@@ -108,6 +157,9 @@ impl FrameStream {
             match self.frames.next() {
                 Err(error) => return Poll::Ready(Err(error)),
                 Ok(Some(frame)) => {
+                    if let Frame::Started { .. } = frame {
+                        self.deadline.begin(Instant::now());
+                    }
                     if self.frames.is_over() {
                         self.hang_up(cx);
                     }
@@ -122,8 +174,14 @@ impl FrameStream {
                 return Poll::Ready(Ok(None));
             }
             match self.answer.poll_chunk(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(chunk))) => self.frames.push(chunk),
+                Poll::Pending => return self.poll_overdue(cx).map(|frame| Ok(Some(frame))),
+                Poll::Ready(Some(Ok(chunk))) => {
+                    self.doubt_at = None;
+                    if !self.deadline.took(Instant::now(), chunk.len()) {
+                        return Poll::Ready(Ok(Some(self.end_overdue())));
+                    }
+                    self.frames.push(chunk);
+                }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                 Poll::Ready(None) if !self.frames.begun.is_empty() => {
                     return Poll::Ready(Err(RunnerError::hostile("a stream ended inside a frame")));
@@ -136,7 +194,57 @@ impl FrameStream {
         }
     }
 
-    /// Behind the last frame: where the answer is known to be over too, its line can be used again. Nothing is waited for.
+    /// Called while the runner sends nothing. Becomes ready with the last frame when the command is overdue.
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<Frame> {
+        loop {
+            let now = Instant::now();
+            let end = self.deadline.wait(now);
+            if end.is_some_and(|end| end <= now) {
+                return Poll::Ready(self.end_overdue());
+            }
+            if self.doubt_at.is_some_and(|at| at <= now) {
+                self.answer.pulse().doubt();
+                self.doubt_at = None;
+            }
+            let doubt_at = *self.doubt_at.get_or_insert(now + QUIET_TIME);
+            let wake = end.map_or(doubt_at, |end| end.min(doubt_at));
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(wake)));
+            if timer.deadline() > wake || timer.is_elapsed() {
+                timer.as_mut().reset(wake);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Ends the command in the runner's place. How it really ended is not known.
+    fn end_overdue(&mut self) -> Frame {
+        let run_time = self.deadline.run_time(Instant::now());
+        self.answer.pulse().doubt();
+        self.answer.abandon();
+        self.frames.end();
+        self.is_overdue = true;
+        let seconds = run_time.as_secs();
+        Frame::Exit(ExecOutcome {
+            exec_id: self.exec_id().clone(),
+            kind: OutcomeKind::Lost,
+            exit_code: TIMEOUT_CODE,
+            signal: None,
+            cwd: None,
+            output_bytes: self.offset(),
+            timed_out: true,
+            shell_restarted: false,
+            oom_killed: false,
+            awaiting_input: false,
+            duration_ms: u64::try_from(run_time.as_millis()).unwrap_or(u64::MAX),
+            reason: Some(format!(
+                "it ran out of time, and the sandbox did not report its end: it began {seconds} s ago"
+            )),
+        })
+    }
+
+    /// Called after the last frame. If the answer is complete too, its connection can be used again. It does not wait.
     fn hang_up(&mut self, cx: &mut Context<'_>) {
         let polled = self.answer.poll_chunk(cx);
         if !matches!(polled, Poll::Ready(None)) {
@@ -191,7 +299,7 @@ mod tests {
         ) {
             let (mut wire, mut offset) = (started(), 0);
             for output in &outputs {
-                encode_output(Stream::Stdout, offset, output, &mut wire);
+                encode_output(Stream::Stdout, offset, 0, output, &mut wire);
                 offset += output.len() as u64;
             }
             let (mut frames, mut came) = (frames(), Vec::new());

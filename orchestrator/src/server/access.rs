@@ -1,36 +1,41 @@
-//! Who may speak to the daemon. Pure: headers in, a decision out.
+//! Decides who may talk to the daemon: it takes headers and returns a decision, and touches nothing.
 //!
-//! The key is what protects it. Host and Origin are checked besides, because a browser can be made to send requests here by any
-//! page: one whose name was bound to our address later (DNS rebinding) has a foreign Host, any other a foreign Origin.
+//! The key protects the daemon and identifies the caller; `service::Keys` knows whose a key is. Host and Origin are checked
+//! too, because any web page can make a browser send requests here: after DNS rebinding a page has a foreign Host, and any
+//! other page has a foreign Origin.
 
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::Uri;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, ORIGIN};
 use shared_protocol::{ErrorBody, ErrorCode};
-use subtle::ConstantTimeEq as _;
 
-use crate::config::ApiKey;
+use crate::service::Caller;
 
-/// Needs no key.
-const OPEN_PATH: &str = "/healthz";
+/// Whose a secret is.
+pub type Identify = Box<dyn Fn(&[u8]) -> Option<Caller> + Send + Sync>;
 
-#[derive(Debug, Clone)]
 pub struct AccessPolicy {
-    pub key: ApiKey,
+    pub identify: Identify,
+    /// The paths that need no key, from the table of routes.
+    pub open_paths: Vec<&'static str>,
     pub listen: SocketAddr,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
 }
 
 impl AccessPolicy {
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorBody> {
+    /// Decides about a request. Returns its caller, or `None` for an unknown client at a path that needs no key.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, ErrorBody> {
         let host = self.check_host(uri, headers)?;
         self.check_origin(&host, headers)?;
-        if uri.path() == OPEN_PATH { Ok(()) } else { self.check_key(headers) }
+        if self.open_paths.contains(&uri.path()) {
+            return Ok(None);
+        }
+        self.check_key(headers).map(Some)
     }
 
-    /// The origin that an answer may be shown to, if it is one that was allowed by name.
+    /// The origin that may read the answer, if the configuration allows it by name.
     pub fn shared_with<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         self.allowed_origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then_some(origin)
@@ -39,7 +44,7 @@ impl AccessPolicy {
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<String, ErrorBody> {
         let mut given = headers.get_all(HOST).iter();
         let header = given.next().map(|value| value.to_str().unwrap_or_default());
-        // A request line with a whole URL names the host itself, and wins over the header.
+        // If the request line is a whole URL, its host wins over the header.
         let authority = uri.authority().map(|authority| authority.as_str()).or(header);
         let Some(authority) = authority.filter(|_| given.next().is_none()) else {
             return Err(ErrorBody::new(ErrorCode::InvalidRequest, "the request must have one Host header"));
@@ -53,7 +58,8 @@ impl AccessPolicy {
 
     fn is_our_host(&self, host: &str) -> bool {
         if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            // Who listens on every address is reached under any of them, and an address cannot be rebound.
+            // A daemon that listens on every address accepts any address as the host: an address, unlike a name, cannot be
+            // rebound.
             let ours = self.listen.ip();
             return address.is_loopback() || address == ours || ours.is_unspecified() || self.is_allowed_host(host);
         }
@@ -78,21 +84,21 @@ impl AccessPolicy {
         Err(ErrorBody::new(ErrorCode::Forbidden, message))
     }
 
-    fn check_key(&self, headers: &HeaderMap) -> Result<(), ErrorBody> {
+    fn check_key(&self, headers: &HeaderMap) -> Result<Caller, ErrorBody> {
         let given = headers.get(AUTHORIZATION).and_then(|value| {
             let (scheme, key) = value.as_bytes().split_at_checked("bearer ".len())?;
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(key.trim_ascii())
         });
-        let message = match given {
-            Some(key) if bool::from(key.ct_eq(self.key.as_str().as_bytes())) => return Ok(()),
-            Some(_) => "the API key is wrong",
+        let message = match given.map(&self.identify) {
+            Some(Some(caller)) => return Ok(caller),
+            Some(None) => "the API key is wrong",
             None => "an API key is needed: send the header Authorization: Bearer KEY",
         };
         Err(ErrorBody::new(ErrorCode::Unauthorized, message))
     }
 }
 
-/// Without the port; an IPv6 address keeps its brackets.
+/// The host without the port. An IPv6 address keeps its brackets.
 fn host_of(authority: &str) -> &str {
     let end = match authority.rfind(']') {
         Some(bracket) => bracket + 1,
@@ -104,10 +110,16 @@ fn host_of(authority: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::Role;
 
     fn policy(listen: &str) -> AccessPolicy {
         AccessPolicy {
-            key: ApiKey::new("the-right-key").unwrap(),
+            identify: Box::new(|secret| match secret {
+                b"the-right-key" => Some(Caller::of("first", Role::Admin)),
+                b"another-key" => Some(Caller::of("alice", Role::User)),
+                _ => None,
+            }),
+            open_paths: vec!["/healthz"],
             listen: listen.parse().unwrap(),
             allowed_hosts: vec!["cove.example".into()],
             allowed_origins: vec!["https://app.example".into()],
@@ -119,7 +131,7 @@ mod tests {
         for (name, value) in headers {
             map.append(hyper::header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        policy.check(&path.parse().unwrap(), &map).map_err(|body| body.error_code)
+        policy.check(&path.parse().unwrap(), &map).map(drop).map_err(|body| body.error_code)
     }
 
     const KEY: (&str, &str) = ("authorization", "Bearer the-right-key");
@@ -144,6 +156,21 @@ mod tests {
             assert_eq!(check(&policy, "/", &[host, ("authorization", wrong)]), Err(ErrorCode::Unauthorized), "{wrong}");
         }
         assert_eq!(check(&policy, "/", &[host, ("authorization", "bearer  the-right-key")]), Ok(()));
+    }
+
+    #[test]
+    fn the_key_says_who_the_caller_is() {
+        let policy = policy("127.0.0.1:8080");
+        for (key, name, role) in
+            [("Bearer the-right-key", "first", Role::Admin), ("Bearer another-key", "alice", Role::User)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("localhost"));
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(key));
+            let caller = policy.check(&Uri::from_static("/v1/sessions"), &headers).unwrap().unwrap();
+            assert_eq!((caller.name().as_str(), caller.role()), (name, role));
+            assert!(policy.check(&Uri::from_static("/healthz"), &headers).unwrap().is_none());
+        }
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! The data directory: ours alone, one daemon at a time; the key that is kept there, and the note by which commands find us.
+//! The data directory, which only one daemon at a time uses. It holds the API key, and `daemon.json`, with which commands
+//! find the daemon.
+//!
+//! Every file that is written here is readable only by its owner, and is either complete or absent.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -8,22 +11,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use serde::Serialize;
 
-use crate::config::ApiKey;
+use crate::config::{ApiKey, DAEMON_FILE, DaemonFile, KEY_FILE, LOCK_FILE};
 
-pub const KEY_FILE: &str = "api-key";
-pub const DAEMON_FILE: &str = "daemon.json";
-const LOCK_FILE: &str = "lock";
-
-/// What a daemon that listens says of itself.
-#[derive(Debug, Serialize)]
-struct DaemonNote<'a> {
-    url: &'a str,
-    pid: u32,
-}
-
-/// Held until dropped; the kernel lets go of it if we are killed.
+/// The data directory, locked until this is dropped. If the daemon is killed, the kernel releases the lock.
 pub struct DataDir {
     path: PathBuf,
     _lock: Flock<File>,
@@ -63,20 +54,20 @@ impl DataDir {
         &self.path
     }
 
-    /// The key that is kept, or a new one. A file that others can read is closed to them.
+    /// Reads the key, or makes one. A key file that others can read is made private.
     pub fn key(&self) -> anyhow::Result<ApiKey> {
         let path = self.path.join(KEY_FILE);
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 std::fs::set_permissions(&path, Permissions::from_mode(0o600))
-                    .with_context(|| format!("cannot close {} to others", path.display()))?;
+                    .with_context(|| format!("cannot make {} private", path.display()))?;
                 ApiKey::new(&text).map_err(|why| {
                     anyhow::anyhow!("the key in {} {why}; remove the file to have a new one made", path.display())
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut random = [0; 32];
-                getrandom::fill(&mut random).context("no randomness for a key")?;
+                getrandom::fill(&mut random).context("cannot get random bytes for a key")?;
                 let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
                 self.replace(KEY_FILE, format!("{text}\n").as_bytes())?;
                 ApiKey::new(&text).map_err(anyhow::Error::msg)
@@ -85,17 +76,17 @@ impl DataDir {
         }
     }
 
-    /// Says where we listen. Removed by `withdraw`, at a clean stop.
+    /// Writes `daemon.json`, which says where this daemon listens. `withdraw` removes it at a clean stop.
     pub fn announce(&self, url: &str) -> anyhow::Result<()> {
-        let note = serde_json::to_vec(&DaemonNote { url, pid: std::process::id() })?;
-        self.replace(DAEMON_FILE, &note)
+        let text = serde_json::to_vec(&DaemonFile { url: url.to_owned(), pid: std::process::id() })?;
+        self.replace(DAEMON_FILE, &text)
     }
 
     pub fn withdraw(&self) {
         let _ = std::fs::remove_file(self.path.join(DAEMON_FILE));
     }
 
-    /// Whole or not at all, and never readable by others.
+    /// Replaces a file atomically: a reader sees either the old or the new content. Only the owner can read it.
     fn replace(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
         let (temporary, path) = (self.path.join(format!(".{name}.new")), self.path.join(name));
         let write = || {
@@ -121,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_daemon_is_told_who_is_there() {
+    fn a_second_daemon_is_told_which_process_uses_the_directory() {
         let folder = tempfile::tempdir().unwrap();
         let first = DataDir::open(folder.path()).unwrap();
         let refused = DataDir::open(folder.path()).err().unwrap().to_string();
@@ -131,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_made_once_kept_and_closed_to_others() {
+    fn the_key_is_made_once_kept_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let dir = DataDir::open(&folder.path().join("new/data")).unwrap();
         assert_eq!(mode(dir.path()), 0o700);
@@ -146,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_note_is_there_while_we_listen() {
+    fn daemon_json_is_there_while_the_daemon_listens() {
         let folder = tempfile::tempdir().unwrap();
         let dir = DataDir::open(folder.path()).unwrap();
         dir.announce("http://127.0.0.1:1").unwrap();

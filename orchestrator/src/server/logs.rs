@@ -1,5 +1,5 @@
-//! Log lines on standard error, written by a thread of their own: a terminal or a pipe that nobody reads must not hold up a
-//! request. When the queue is full, lines are dropped and counted.
+//! Writes log lines to standard error from a thread of its own, so that a terminal or a pipe that nobody reads delays no request.
+//! When the queue is full, lines are dropped and counted.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Lines that wait to be written.
+/// The most lines that wait to be written.
 const QUEUE_LINES: usize = 8192;
-/// For the last lines, when the program ends.
+/// The longest wait for the last lines when the program ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Until it is dropped, lines are written; then what waits is flushed, in bounded time.
+/// Keeps the log running. Dropping it writes the lines that wait, within a time limit.
 pub struct Logs {
     queue: Queue,
 }
@@ -33,7 +33,7 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// Sets the program's log up. `None` where it has one already.
+/// Starts the program's log. `None` if there is one already.
 pub fn start(config: &LogConfig) -> Option<Logs> {
     let (lines, receiver) = sync_channel(QUEUE_LINES);
     let dropped = Arc::new(AtomicU64::new(0));
@@ -76,7 +76,7 @@ impl Drop for Logs {
     }
 }
 
-/// One line, sent when it is whole.
+/// One line, which goes to the queue when it is complete.
 struct Line {
     queue: Queue,
     bytes: Vec<u8>,
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_nobody_reads_drops_lines_and_holds_nobody_up() {
+    fn a_log_that_nobody_reads_drops_lines_and_delays_nobody() {
         let (lines, receiver) = sync_channel(2);
         let queue = Queue { lines, dropped: Arc::new(AtomicU64::new(0)) };
         for _ in 0..5 {

@@ -1,7 +1,8 @@
-//! Connections over a real socket: slow ones, too many, and what happens to them at the end.
+//! Tests of connections over a real socket: slow ones, too many, and open ones when the server stops.
 
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::config::{Config, ServeFlags};
@@ -13,7 +14,7 @@ struct World {
     go: Arc<Semaphore>,
 }
 
-/// `/` answers at once, `/slow` when it is let.
+/// A server that answers `/` at once, and `/slow` when the test allows it.
 async fn world(change: impl FnOnce(&mut ServerConfig)) -> World {
     let flags = ServeFlags { data_dir: Some("/nowhere".into()), ..ServeFlags::default() };
     let mut config = Config::load(&flags).unwrap().server;
@@ -28,6 +29,7 @@ async fn world(change: impl FnOnce(&mut ServerConfig)) -> World {
     };
     let router = Router::new().route("/", get(|| async { "fast" })).route("/slow", get(slow));
     let (stop, stopped) = watch::channel(false);
+    let listener = Listener { tcp: listener, socket: None };
     let server = Server { listener, router, config, metrics: Metrics::new() };
     let remaining = tokio::spawn(server.run(stopped));
     World { address, stop, remaining, go }
@@ -43,7 +45,7 @@ async fn ask(stream: &mut TcpStream, path: &str) {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
 }
 
-/// Everything until the other side closes; a reset is a way to close.
+/// Reads until the other side closes. A reset counts as a close.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
@@ -127,4 +129,22 @@ async fn at_the_end_a_request_in_flight_is_answered_and_nobody_comes_in() {
     w.go.add_permits(1);
     assert!(rest(&mut busy).await.ends_with("slow"));
     assert!(remaining.finish(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn one_client_does_not_get_all_connections() {
+    let w = world(|config| config.max_connections_per_client = 2).await;
+    let (mut first, mut second) = (w.connect().await, w.connect().await);
+    for stream in [&mut first, &mut second] {
+        ask(stream, "/").await;
+        one_answer(stream, "fast").await;
+    }
+    let refused = rest(&mut w.connect().await).await;
+    assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("retry-after: 1"), "{refused}");
+    // Another address is another client.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(w.address).await.unwrap();
+    ask(&mut other, "/").await;
+    one_answer(&mut other, "fast").await;
 }

@@ -1,30 +1,39 @@
-//! When to stop: TERM, INT, HUP unless that was ignored from the start, or the end of standard input for a private daemon.
-//! A second signal ends the program at once. Which of them it was decides what becomes of sessions, where no setting does.
+//! Decides when the daemon stops, and whether its sessions end with it.
+//!
+//! The daemon stops on TERM, INT or HUP; a private daemon also stops when its standard input ends. A daemon that was started
+//! with HUP ignored, as by `nohup`, keeps ignoring it. During the stop, a second TERM or INT ends the process at once; the
+//! next start cleans up what is left.
+//!
+//! Unless a setting decides it, TERM keeps the sessions and every other cause ends them.
 
 use std::sync::{Arc, OnceLock};
 
-use tokio::signal::unix::{SignalKind, signal};
+use futures_util::StreamExt as _;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
 use crate::config::{Config, OnStop};
 
-/// As a shell shows a program that a signal has ended.
-const TERMINATED: i32 = 128 + 15;
+/// The exit status after a second signal: the status that a shell shows for a program that TERM ended.
+const TERMINATED: i32 = 128 + SIGTERM;
 
+/// Why the daemon stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// From a service manager, or whoever ends a daemon to start another.
+pub enum StopCause {
+    /// TERM: a service manager, or somebody who ends this daemon to start another.
     Terminate,
-    /// From a person at a terminal, or the terminal's end.
+    /// INT or HUP: a person at a terminal, or the end of that terminal.
     Terminal,
+    /// The end of a private daemon's standard input.
     StdinClosed,
 }
 
-/// The daemon's end, once there is one.
+/// Tells the rest of the daemon to stop, and why.
 pub struct Stop {
     asked: watch::Receiver<bool>,
-    cause: Arc<OnceLock<Cause>>,
+    cause: Arc<OnceLock<StopCause>>,
 }
 
 impl Stop {
@@ -38,68 +47,60 @@ impl Stop {
     }
 }
 
-/// A private daemon's directory goes with it, and so do its sessions. A daemon that is ended to be started again comes back to them;
-/// one that a person tries out at a terminal leaves nothing behind.
-fn decide(cause: Option<Cause>, is_private: bool, setting: Option<OnStop>) -> OnStop {
+/// Decides whether the sessions survive the stop. A private daemon's data directory is removed with it, so its sessions end
+/// too. A daemon that is restarted finds its sessions again; a daemon that a person tries out at a terminal leaves nothing
+/// behind.
+fn decide(cause: Option<StopCause>, is_private: bool, setting: Option<OnStop>) -> OnStop {
     match (is_private, setting, cause) {
         (true, _, _) => OnStop::Destroy,
         (false, Some(setting), _) => setting,
-        (false, None, Some(Cause::Terminate)) => OnStop::Keep,
+        (false, None, Some(StopCause::Terminate)) => OnStop::Keep,
         (false, None, _) => OnStop::Destroy,
     }
 }
 
-/// Must be called within the runtime.
+/// Begins to wait for signals. Must be called within the tokio runtime.
 pub fn stop_on_signals(until_stdin_closes: bool) -> std::io::Result<Stop> {
-    let (sender, asked) = watch::channel(false);
-    let cause = Arc::<OnceLock<Cause>>::default();
-    let told = cause.clone();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    // Who was started to outlive its terminal stays as it was started.
+    let mut watched = vec![SIGTERM, SIGINT];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut hang_up = if ignores_hang_up(&status) { None } else { Some(signal(SignalKind::hangup())?) };
+    if !ignores_hang_up(&status) {
+        watched.push(SIGHUP);
+    }
+    let mut signals = Signals::new(watched)?;
+    let (sender, asked) = watch::channel(false);
+    let cause = Arc::<OnceLock<StopCause>>::default();
+    let decided = cause.clone();
     tokio::spawn(async move {
-        let stdin = async {
-            if until_stdin_closes {
-                drain_stdin().await;
-            } else {
-                std::future::pending::<()>().await;
-            }
+        let (cause, shown) = tokio::select! {
+            Some(signal) = signals.next() => match signal {
+                SIGTERM => (StopCause::Terminate, "SIGTERM"),
+                SIGINT => (StopCause::Terminal, "SIGINT"),
+                _ => (StopCause::Terminal, "SIGHUP"),
+            },
+            () = end_of_stdin(), if until_stdin_closes => (StopCause::StdinClosed, "end of standard input"),
         };
-        let hung_up = async {
-            match &mut hang_up {
-                Some(hang_up) => drop(hang_up.recv().await),
-                None => std::future::pending().await,
-            }
-        };
-        let (cause, said) = tokio::select! {
-            _ = terminate.recv() => (Cause::Terminate, "SIGTERM"),
-            _ = interrupt.recv() => (Cause::Terminal, "SIGINT"),
-            () = hung_up => (Cause::Terminal, "SIGHUP"),
-            () = stdin => (Cause::StdinClosed, "end of standard input"),
-        };
-        info!(cause = said, "stopping");
-        let _ = told.set(cause);
+        info!(cause = shown, "stopping");
+        let _ = decided.set(cause);
         sender.send_replace(true);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        while let Some(signal) = signals.next().await {
+            if signal != SIGHUP {
+                warn!("second signal: ending at once; the next start finds what is left");
+                std::process::exit(TERMINATED);
+            }
         }
-        warn!("second signal: ending at once; the next start comes back to what is left");
-        std::process::exit(TERMINATED);
     });
     Ok(Stop { asked, cause })
 }
 
-/// As `nohup` leaves it: the first bit of the signals that this process ignores.
+/// Whether this process was started with HUP ignored, as `nohup` does: the first bit of `SigIgn` in `/proc/self/status`.
 fn ignores_hang_up(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// On a thread of its own, which is left behind: a read cannot be taken back, and must not hold up the program's end.
-async fn drain_stdin() {
+/// Reads standard input to its end, on a thread that nothing waits for: a read cannot be cancelled, and must not delay the
+/// exit.
+async fn end_of_stdin() {
     let (sender, ended) = oneshot::channel();
     let reading = std::thread::Builder::new().name("stdin".into()).spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
@@ -108,7 +109,7 @@ async fn drain_stdin() {
     match reading {
         Ok(_) => drop(ended.await),
         Err(cause) => {
-            warn!(%cause, "the end of standard input cannot be waited for");
+            warn!(%cause, "cannot wait for the end of standard input");
             std::future::pending::<()>().await;
         }
     }
@@ -119,10 +120,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_stay_when_a_service_manager_stops_us_and_go_when_a_person_or_a_setting_says_so() {
-        assert_eq!(decide(Some(Cause::Terminate), false, None), OnStop::Keep);
-        assert_eq!(decide(Some(Cause::Terminal), false, None), OnStop::Destroy);
-        for cause in [Cause::Terminate, Cause::Terminal] {
+    fn a_service_manager_keeps_sessions_and_a_person_ends_them_unless_a_setting_says_otherwise() {
+        assert_eq!(decide(Some(StopCause::Terminate), false, None), OnStop::Keep);
+        assert_eq!(decide(Some(StopCause::Terminal), false, None), OnStop::Destroy);
+        for cause in [StopCause::Terminate, StopCause::Terminal] {
             for setting in [OnStop::Keep, OnStop::Destroy] {
                 assert_eq!(decide(Some(cause), false, Some(setting)), setting);
             }
@@ -132,11 +133,11 @@ mod tests {
                 "a private daemon leaves nothing"
             );
         }
-        assert_eq!(decide(Some(Cause::StdinClosed), true, None), OnStop::Destroy);
+        assert_eq!(decide(Some(StopCause::StdinClosed), true, None), OnStop::Destroy);
     }
 
     #[test]
-    fn a_daemon_under_nohup_stays_when_its_terminal_goes() {
+    fn a_daemon_under_nohup_survives_the_end_of_its_terminal() {
         assert!(ignores_hang_up("Name:\tcove\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"));
         assert!(!ignores_hang_up("Name:\tcove\nSigIgn:\t0000000000001000\nSigCgt:\t1\n"));
         assert!(!ignores_hang_up(""));

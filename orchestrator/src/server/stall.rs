@@ -1,7 +1,8 @@
-//! Bounds on clients that stop: one that sends a body, or reads an answer, must go on with it within a time.
+//! Ends connections of clients that stall: a client that sends a body or reads an answer has to make progress within a time
+//! limit.
 //!
-//! Only standing still counts. A client that is slow but moves is never cut off here, and a connection that has nothing to read
-//! or to write (a command that runs for hours) is not either.
+//! A client that is slow but makes progress is never cut off. Neither is a connection that waits for the daemon, for example
+//! for a command that runs for hours.
 
 use std::future::Future as _;
 use std::io;
@@ -14,7 +15,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Instant, Sleep};
 
-/// The timer of one direction: runs only while something waits.
+/// The timer of one direction. It runs only while that direction waits for the client.
 struct Stall {
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
@@ -25,11 +26,11 @@ impl Stall {
         Self { limit, timer: None }
     }
 
-    fn moved(&mut self) {
+    fn reset(&mut self) {
         self.timer = None;
     }
 
-    /// Ready once nothing has moved for the limit.
+    /// Ready when there was no progress for the whole limit.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = Instant::now() + self.limit;
         self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline))).as_mut().poll(cx)
@@ -49,7 +50,7 @@ impl StallingBody {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    #[error("nothing came for {} s", .0.as_secs())]
+    #[error("nothing was received for {} s", .0.as_secs())]
     Stalled(Duration),
     #[error("the connection failed")]
     Failed(#[source] axum::Error),
@@ -61,7 +62,7 @@ impl HttpBody for StallingBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
-            self.stall.moved();
+            self.stall.reset();
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Failed)));
         }
         ready!(self.stall.poll(cx));
@@ -77,7 +78,7 @@ impl HttpBody for StallingBody {
     }
 }
 
-/// A connection whose writes fail once the other side has not read for the limit.
+/// A connection whose writes fail if the client reads nothing for the whole limit.
 pub struct StallingIo<T> {
     inner: T,
     stall: Stall,
@@ -90,7 +91,7 @@ impl<T> StallingIo<T> {
 
     fn settle<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if result.is_ready() {
-            self.stall.moved();
+            self.stall.reset();
             return result;
         }
         ready!(self.stall.poll(cx));

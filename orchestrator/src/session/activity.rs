@@ -1,16 +1,17 @@
-//! One request in a session, from its beginning to its end.
+//! One request in a session, from begin to end.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use shared_protocol::SessionId;
+use tokio::sync::watch;
 
-use super::SessionError;
 use super::shared::Shared;
+use super::{Phase, SessionError};
 use crate::runner_client::RunnerClient;
 
-/// Counts as activity until dropped: the session cannot expire under it, and its time restarts at the beginning and at the
-/// end. It does not keep the session from being destroyed or from crashing: `ended` tells.
+/// Counts as activity until it is dropped: the session cannot expire meanwhile, and its idle time restarts at the begin and
+/// at the end. It does not keep the session from being destroyed or from crashing: `ended` reports that.
 #[derive(Debug)]
 pub struct Activity {
     shared: Arc<Shared>,
@@ -30,23 +31,23 @@ impl Activity {
         &self.shared.facts.id
     }
 
-    /// Of the shell `main`, after a command that ended.
+    /// Sets the directory of the shell `main` after a command has ended.
     pub fn set_cwd(&self, cwd: &str) {
         self.shared.set_cwd(cwd);
     }
 
-    /// Counts a command that goes on without a request, until the value is dropped; see [`DetachedActivity`].
+    /// Counts a detached command as activity until the value is dropped; see [`DetachedActivity`].
     pub fn detach(&self) -> Option<DetachedActivity> {
         self.shared.begin_detached()
     }
 
-    /// Resolves when the session is over (being destroyed, expired, crashed), with the error that its requests answer with.
-    /// Never otherwise.
+    /// Resolves when the session is over (being destroyed, expired, crashed), with the error for its requests. Until then it
+    /// stays pending.
     pub fn ended(&self) -> impl Future<Output = SessionError> + Send + 'static {
         let mut phases = self.shared.watch();
         let id = self.shared.facts.id.clone();
         async move {
-            // An error means that the session itself is gone, which cannot be while `self` lives.
+            // An error means that the session itself is gone, which is impossible while `self` lives.
             let over = phases.wait_for(|phase| phase.refusal(&id).is_some()).await;
             let refusal = over.ok().and_then(|phase| phase.refusal(&id));
             refusal.unwrap_or(SessionError::NotFound(id))
@@ -60,7 +61,8 @@ impl Drop for Activity {
     }
 }
 
-/// A detached command that still runs. The session cannot expire under it, unless it is paused: a pause freezes the command.
+/// A detached command that still runs. The session cannot expire meanwhile, unless it is paused: a pause freezes the
+/// command.
 #[derive(Debug)]
 pub struct DetachedActivity {
     shared: Arc<Shared>,
@@ -71,9 +73,29 @@ impl DetachedActivity {
         Self { shared }
     }
 
-    /// Of the shell `main`, after a command that ended.
+    /// Sets the directory of the shell `main` after a command has ended.
     pub fn set_cwd(&self, cwd: &str) {
         self.shared.set_cwd(cwd);
+    }
+
+    /// Waits while the session is paused. The returned value tells whether it is paused later.
+    pub async fn awake(&self) -> PauseWatch {
+        let mut phases = self.shared.watch();
+        // An error means that the session itself is gone, which is impossible while `self` lives.
+        let _ = phases.wait_for(|phase| *phase != Phase::Paused).await;
+        phases.mark_unchanged();
+        PauseWatch(phases)
+    }
+}
+
+/// Tells whether a session was paused since the value was made.
+#[derive(Debug)]
+pub struct PauseWatch(watch::Receiver<Phase>);
+
+impl PauseWatch {
+    pub fn was_paused(&self) -> bool {
+        // A session that was awake changes its phase to be paused, or to end.
+        self.0.has_changed().unwrap_or(true)
     }
 }
 

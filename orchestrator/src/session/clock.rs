@@ -1,8 +1,8 @@
-//! One clock for deciding and for telling: decisions are made on tokio's monotonic one, so that a jump of the host's clock
-//! expires nothing and a test can hold time still; what is shown and written down is that, counted from one look at the wall clock.
+//! The session clock. Decisions use tokio's monotonic clock, so that a jump of the host's clock expires nothing and a test
+//! can stop time. Times that are shown or stored are that clock, counted from one reading of the wall clock.
 //!
-//! What an earlier daemon wrote down comes from another look. Between the two the host's clock may have been set, so that a time
-//! that decides something is taken within bounds (`recall`).
+//! The times that an earlier daemon stored come from another reading of the wall clock, and the host's clock may have been
+//! set in between. So a stored time that decides something is limited to a plausible range (`recall`).
 
 use std::time::{Duration, SystemTime};
 
@@ -19,13 +19,13 @@ impl Clock {
         Self { instant: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// As if the host's clock had said `wall` at this moment.
+    /// A clock that starts as if the host's clock showed `wall` at this moment.
     #[cfg(test)]
     pub fn starting_at(wall: SystemTime) -> Self {
         Self { instant: Instant::now(), wall }
     }
 
-    /// The wall clock's time, as it was when this one started and has gone on since. Beyond what can be told, the last that can.
+    /// The wall-clock time of a moment, counted from the start of this clock. If it is too large, the largest possible time.
     pub fn wall(&self, at: Instant) -> SystemTime {
         let wall = match at.checked_duration_since(self.instant) {
             Some(after) => self.wall.checked_add(after),
@@ -34,7 +34,7 @@ impl Clock {
         wall.unwrap_or_else(last_shown)
     }
 
-    /// The moment of a wall clock's time.
+    /// The moment that a wall-clock time stands for.
     pub fn instant(&self, wall: SystemTime) -> Instant {
         let at = match wall.duration_since(self.wall) {
             Ok(after) => self.instant.checked_add(after),
@@ -43,21 +43,23 @@ impl Clock {
         at.unwrap_or(self.instant)
     }
 
-    /// When a session of an earlier daemon was last used: never in the future and never longer ago than it lives without use,
-    /// wherever the host's clock has been set to meanwhile. So what is left of its time is from none to all.
+    /// The moment at which a session of an earlier daemon was last used: never in the future, and never longer ago than the
+    /// session's lifetime, even if the host's clock was set meanwhile. So the session's remaining time is between zero and
+    /// its whole lifetime.
     pub fn recall(&self, wall: SystemTime, lifetime: Duration) -> Instant {
         let now = Instant::now();
         let earliest = now.checked_sub(lifetime).unwrap_or(now);
         self.instant(wall).clamp(earliest, now)
     }
 
-    /// RFC 3339 in UTC, to the millisecond. A time beyond what can be shown is the last that can.
+    /// A moment in RFC 3339 format, in UTC and with milliseconds. If it is too large, the last time that the format can
+    /// show.
     pub fn show(&self, at: Instant) -> String {
         show_wall(self.wall(at))
     }
 }
 
-/// As `Clock::show`, of a wall-clock time.
+/// Shows a wall-clock time as `Clock::show` does.
 pub fn show_wall(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(at.min(last_shown())).to_string()
 }

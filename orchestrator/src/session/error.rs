@@ -1,4 +1,4 @@
-//! What can go wrong with a session, by what a caller can do about it.
+//! The errors of sessions, by what a caller can do about them.
 
 use serde_json::Value;
 use shared_protocol::{SessionId, WorkspaceId};
@@ -21,13 +21,16 @@ pub enum SessionError {
     Conflict(String),
     #[error("{message}")]
     Limit { message: String, details: Value },
-    /// The host failed us. Logged with its whole cause where it happened.
+    /// Only an admin key may do this.
+    #[error("{0} needs an admin key")]
+    NeedsAdmin(&'static str),
+    /// The host failed. The full cause is logged where it happened.
     #[error("{0}")]
     Internal(String),
 }
 
 impl SessionError {
-    /// An error with all its causes, for a log line or a client that cannot see the log.
+    /// An error with all its causes, for a log line, or for a client that cannot see the log.
     pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         let mut text = error.to_string();
         let mut next = error.source();
@@ -49,6 +52,17 @@ impl From<crate::runtime::RuntimeError> for SessionError {
             E::Full(message) => Self::Limit { message, details: serde_json::json!({ "what": "sandboxes" }) },
             E::Gone(id) => Self::Lost { id, reason: "its runtime no longer knows it".into() },
             E::Failed { .. } => Self::Internal(Self::chain(&error)),
+        }
+    }
+}
+
+impl From<crate::workspace::WorkspaceError> for SessionError {
+    fn from(error: crate::workspace::WorkspaceError) -> Self {
+        use crate::workspace::WorkspaceError as E;
+        match error {
+            E::NotFound(id) => Self::WorkspaceNotFound(id),
+            E::BeingDeleted(_) => Self::Conflict(error.to_string()),
+            E::Failed(message) => Self::Internal(message),
         }
     }
 }

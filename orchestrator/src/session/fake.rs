@@ -1,4 +1,4 @@
-//! A runtime for tests: makes nothing, remembers what it was asked, and fails as it is told.
+//! A fake runtime for tests: it makes nothing, remembers its calls, and fails when a test says so.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -9,9 +9,11 @@ use shared_protocol::api::{ImageView, StatsView};
 use shared_protocol::{RuntimeName, SessionId};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::runtime::{RunnerAddress, Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount};
+use crate::runner_address::RunnerAddress;
+use crate::runtime::{ProcessSample, Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount};
+use crate::spec::{LateWorkspaces, SessionSpec};
 
-/// What goes wrong, of each the next so many times.
+/// The faults to inject. A number says how many of the next calls fail.
 #[derive(Debug, Default)]
 pub struct Faults {
     pub create_fails: usize,
@@ -22,18 +24,18 @@ pub struct Faults {
     pub resume_fails: usize,
     pub pause_fails: usize,
     pub pause_hangs: usize,
-    /// As when its engine is gone.
+    /// Makes `list` fail, as if the engine were gone.
     pub list_fails: bool,
-    /// The last place is taken.
+    /// Makes the runtime report that it has no room.
     pub is_full: bool,
-    /// On a host without a freezer.
+    /// Makes pausing unsupported, as on a host without a freezer.
     pub pause_unsupported: bool,
     pub adopt_fails: usize,
-    pub give_fails: usize,
+    pub mount_fails: usize,
 }
 
 #[derive(Default)]
-pub struct State {
+pub struct FakeState {
     pub faults: Faults,
     pub alive: HashMap<SessionId, oneshot::Sender<String>>,
     forsaken: Vec<oneshot::Sender<String>>,
@@ -42,16 +44,22 @@ pub struct State {
     pub destroys: usize,
     pub pauses: usize,
     pub last_spec: Option<SandboxSpec>,
-    /// Where all runners are; without one, nowhere.
+    /// The socket of every sandbox's runner. Without it, no runner listens.
     pub runner: Option<PathBuf>,
-    /// Workspaces that were given to sandboxes that ran.
-    pub given: Vec<SessionId>,
+    /// The sandboxes that got a workspace while they ran.
+    pub mounted: Vec<SessionId>,
+    /// The first process of every sandbox. `None`: it cannot be seen.
+    pub process: Option<ProcessSample>,
+    /// How often a first process was continued.
+    pub continues: usize,
 }
 
 pub struct FakeRuntime {
-    state: Mutex<State>,
-    /// A create needs a permit: tests hold it back by closing the gate.
+    state: Mutex<FakeState>,
+    /// Permits for creates: a test delays creates by giving none.
     pub gate: Semaphore,
+    /// Permits for checks: a test delays checks, as if the image were on a stuck disk.
+    pub check_gate: Semaphore,
 }
 
 fn hit(count: &mut usize) -> bool {
@@ -62,15 +70,25 @@ fn hit(count: &mut usize) -> bool {
 
 impl FakeRuntime {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), gate: Semaphore::new(Semaphore::MAX_PERMITS) })
+        Self::with_gates(Semaphore::MAX_PERMITS, Semaphore::MAX_PERMITS)
     }
 
-    /// One whose creates wait for permits of its gate.
+    /// A runtime whose creates wait for permits of `gate`.
     pub fn gated() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), gate: Semaphore::new(0) })
+        Self::with_gates(0, Semaphore::MAX_PERMITS)
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    /// A runtime whose checks wait for permits of `check_gate`.
+    pub fn stuck_in_check() -> Arc<Self> {
+        Self::with_gates(Semaphore::MAX_PERMITS, 0)
+    }
+
+    fn with_gates(creates: usize, checks: usize) -> Arc<Self> {
+        let (gate, check_gate) = (Semaphore::new(creates), Semaphore::new(checks));
+        Arc::new(Self { state: Mutex::default(), gate, check_gate })
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, FakeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,7 +96,7 @@ impl FakeRuntime {
         self.state().alive.len()
     }
 
-    /// Ends a sandbox as a kernel would: unasked.
+    /// Ends a sandbox without being asked, as the kernel would.
     pub fn crash(&self, id: &SessionId, reason: &str) {
         let sender = self.state().alive.remove(id).expect("the sandbox is alive");
         let _ = sender.send(reason.to_owned());
@@ -91,11 +109,12 @@ impl Runtime for FakeRuntime {
         RuntimeName::new("local").expect("a valid name")
     }
 
-    fn images(&self) -> Vec<ImageView> {
+    async fn images(&self) -> Vec<ImageView> {
         vec![ImageView { name: "base".into(), runtime: self.name(), source: "host".into(), default: false }]
     }
 
-    fn check(&self, spec: &SandboxSpec) -> Result<(), RuntimeError> {
+    async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
+        self.check_gate.acquire().await.expect("the gate is never closed for good").forget();
         if spec.image == "base" { Ok(()) } else { Err(RuntimeError::InvalidImage(format!("no image {}", spec.image))) }
     }
 
@@ -136,23 +155,23 @@ impl Runtime for FakeRuntime {
             return Err(RuntimeError::Gone(id.clone()));
         }
         let (sender, ended) = oneshot::channel();
-        // Who watched it before sees nothing any more.
+        // An earlier watcher of this sandbox gets no more events.
         let before = state.alive.insert(id.clone(), sender);
         state.forsaken.extend(before);
         let path = state.runner.clone().unwrap_or_else(|| PathBuf::from(format!("/nowhere/{id}")));
         Ok(Sandbox { address: RunnerAddress::Unix(path), ended })
     }
 
-    fn can_give_workspace(&self) -> bool {
-        true
+    fn late_workspaces(&self) -> LateWorkspaces {
+        LateWorkspaces::Mountable
     }
 
-    async fn give_workspace(&self, id: &SessionId, _: &WorkspaceMount) -> Result<(), RuntimeError> {
+    async fn mount_workspace(&self, id: &SessionId, _: &WorkspaceMount) -> Result<(), RuntimeError> {
         let mut state = self.state();
-        if hit(&mut state.faults.give_fails) {
+        if hit(&mut state.faults.mount_fails) {
             return Err(RuntimeError::failed("mount", std::io::Error::other("busy")));
         }
-        state.given.push(id.clone());
+        state.mounted.push(id.clone());
         Ok(())
     }
 
@@ -161,6 +180,15 @@ impl Runtime for FakeRuntime {
             return Err(RuntimeError::Gone(id.clone()));
         }
         Ok(StatsView { memory_bytes: 1, memory_limit: None, cpu_usage_usec: 2, pids: 3, disk_bytes: None })
+    }
+
+    async fn runner_process(&self, _id: &SessionId) -> Option<ProcessSample> {
+        self.state().process
+    }
+
+    async fn continue_runner(&self, _id: &SessionId) -> Result<(), RuntimeError> {
+        self.state().continues += 1;
+        Ok(())
     }
 
     async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError> {

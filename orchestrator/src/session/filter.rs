@@ -1,12 +1,13 @@
-//! Which sessions a listing shows. Pure.
+//! Decides which sessions a list contains. Pure.
 
 use shared_protocol::api::{SessionStatus, SessionView};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Any of these; empty: all that are somebody's and not over. A crashed one is shown, since somebody should look.
+    /// The session must have one of these statuses. If there are none, any status but `destroyed`, `expired` and `pool_idle`
+    /// matches. Crashed sessions are listed, because a person should look at them.
     pub statuses: Vec<SessionStatus>,
-    /// All of these.
+    /// The session must have all of these labels.
     pub labels: Vec<(String, String)>,
 }
 

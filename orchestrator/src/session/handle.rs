@@ -1,21 +1,24 @@
-//! A session as its clients hold it: look at it, begin something in it, ask for its end.
+//! A client's handle to a session: describe it, begin an activity in it, end it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use shared_protocol::SessionId;
 use shared_protocol::api::SessionView;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
 
+use super::facts::Facts;
+use super::resolve::Update;
 use super::shared::{Begin, Shared};
-use super::{Activity, End, Phase, SessionError};
+use super::{Activity, EndReason, Phase, SessionError};
 use crate::runner_client::RunnerClient;
 
-/// How long a request waits for a session that is still being made or woken.
+/// The longest time that a request waits for a session that is still being created or woken.
 pub const BEGIN_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a destroy waits for the runtime. The sandbox is over for its clients at once; the driver goes on after it.
+/// The longest time that a destroy waits for the runtime. For clients the session ends at once; the driver continues in the
+/// background.
 pub const DESTROY_WAIT: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone)]
@@ -34,17 +37,22 @@ impl SessionHandle {
         self.0.phase()
     }
 
-    pub(crate) fn facts(&self) -> &super::shared::Facts {
+    pub(crate) fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    /// Of one that runs. To look is no use of it: its time goes on.
+    /// When the session was used last. `None` while it is in use.
+    pub fn idle_since(&self) -> Option<Instant> {
+        self.0.idle_since()
+    }
+
+    /// The runner of a running session. Using it does not count as activity, so the session can expire meanwhile.
     pub fn runner(&self) -> Option<RunnerClient> {
         self.0.runner()
     }
 
-    /// Begins something in the sandbox. Two locks and no wait where the session runs; a paused one is woken, and one that is
-    /// being made is waited for, up to `BEGIN_WAIT`.
+    /// Begins an activity in the sandbox. In a running session this takes two locks and no wait. A paused session is woken,
+    /// and a session that is being created is waited for, up to `BEGIN_WAIT`.
     pub async fn begin(&self) -> Result<Activity, SessionError> {
         match self.0.begin() {
             Begin::Begun(activity) => Ok(activity),
@@ -75,7 +83,7 @@ impl SessionHandle {
         })
     }
 
-    /// Waits until the create has come to its end, which the driver bounds.
+    /// Waits until the create has succeeded or failed. The driver limits the time.
     pub async fn created(&self) -> Result<SessionView, SessionError> {
         let mut phases = self.0.watch();
         let refusal = match phases.wait_for(|phase| *phase != Phase::Creating).await {
@@ -85,14 +93,38 @@ impl SessionHandle {
         refusal.map_or_else(|| Ok(self.view()), Err)
     }
 
-    /// Freezes it, with its detached commands and background jobs; the next request that needs the sandbox wakes it. Refused
-    /// while requests are in flight. The driver answers in bounded time, unless the session ends.
+    /// Waits until the sandbox is in its pool. The driver limits the time.
+    pub(super) async fn pooled(&self) -> Result<RunnerClient, SessionError> {
+        let mut phases = self.0.watch();
+        let over = match phases.wait_for(|phase| *phase != Phase::Filling).await {
+            Ok(phase) => phase.refusal(self.id()),
+            Err(_) => None,
+        };
+        self.0.pooled_runner().ok_or_else(|| over.unwrap_or_else(|| SessionError::NotFound(self.id().clone())))
+    }
+
+    /// Freezes the session with its detached commands and background jobs; the next request that needs the sandbox wakes it.
+    /// This is refused while requests are in flight. The driver answers in bounded time, unless the session ends.
     pub async fn pause(&self) -> Result<SessionView, SessionError> {
+        self.ask_driver(&self.0.pause_asked, |asked| asked).await
+    }
+
+    /// Changes lifetime and labels, and starts the idle time again. A paused session stays paused.
+    pub async fn update(&self, update: Update) -> Result<SessionView, SessionError> {
+        self.ask_driver(&self.0.update_asked, |asked| (update, asked)).await
+    }
+
+    /// Has the driver do something once the session is created. The session's end is an answer too.
+    async fn ask_driver<T>(
+        &self,
+        requests: &mpsc::Sender<T>,
+        request: impl FnOnce(oneshot::Sender<Result<(), SessionError>>) -> T,
+    ) -> Result<SessionView, SessionError> {
         self.created().await?;
         let mut phases = self.0.watch();
         let (asked, outcome) = oneshot::channel();
         let answer = async {
-            match self.0.pause_asked.send(asked).await {
+            match requests.send(request(asked)).await {
                 Ok(()) => outcome.await.ok(),
                 Err(_) => None,
             }
@@ -108,7 +140,7 @@ impl SessionHandle {
         }
     }
 
-    /// Wakes it, if it sleeps; counts as use.
+    /// Wakes the session if it is paused. This counts as activity.
     pub async fn resume(&self) -> Result<SessionView, SessionError> {
         drop(self.begin().await?);
         Ok(self.view())
@@ -118,7 +150,7 @@ impl SessionHandle {
         self.0.destroy_asked.notify_one();
     }
 
-    /// Ends the session and waits until nothing of it is left.
+    /// Ends the session and waits until nothing is left of it.
     pub async fn destroy(&self) -> Result<(), SessionError> {
         let mut phases = self.0.watch();
         self.ask_destroy();
@@ -131,10 +163,10 @@ impl SessionHandle {
         }
     }
 
-    /// Of one whose driver has ended: a client that deletes a crashed session has seen it.
+    /// Marks a session whose driver has ended as destroyed: a client that deletes a crashed session has seen the crash.
     pub(super) fn mark_destroyed(&self) {
         if self.0.phase().is_final() {
-            self.0.set_phase(Phase::Ended(End::Destroyed));
+            self.0.set_phase(Phase::Ended(EndReason::Destroyed));
         }
     }
 }

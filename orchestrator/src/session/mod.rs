@@ -1,4 +1,4 @@
-//! Sessions: one sandbox each, from the request that makes it to the last trace of it.
+//! Sessions. Each has one sandbox, from the request that creates it until nothing is left of it.
 //!
 //! ```text
 //!                       made                    pause
@@ -12,53 +12,41 @@
 //!                               Ended(why) ─▶ a tombstone for a while, then unknown
 //! ```
 //!
-//! Each of these steps is in the store before it is taken, so that a daemon that comes back (`recovery`) finds every session in
-//! one of them: `Running` and `Paused` are adopted, `Creating` is undone, `Ending` is finished.
+//! Each step is stored before it is taken, so a daemon that restarts (`recovery`) finds every session in one of these
+//! phases: it adopts `Running` and `Paused` sessions, undoes `Creating`, and finishes `Ending`.
 //!
-//! A member of a pool (`member`) is `Filling`, then `Pooled`, until its sandbox goes to a session, whose `Creating` is then the
+//! A pooled sandbox (`pool`) is `Filling`, then `Pooled`, until a session claims it. The `Creating` of that session is the
 //! claim.
 //!
-//! One task, the `Driver`, owns a session's phase and is the only one that changes it while the sandbox exists. Handles count
-//! activity beside it, behind a short lock that is never held over an await: an exec does not pass through the driver's hands.
-//! The `Registry` knows all sessions, decides admission (a pure value), and keeps the tombstones.
+//! One task, the `Driver`, owns a session's phase, and only the driver changes it while the sandbox exists. Handles count
+//! activity beside it, under a short lock that is never held over an await: an exec does not go through the driver. The
+//! `Registry` knows all sessions, decides admission (a pure value), and keeps the tombstones.
 //!
-//! **Invariant:** nothing here speaks HTTP or knows how a sandbox is made. Whatever a runtime does (fails, hangs, ends by
-//! itself), a session leaves `Creating` and `Ending` in bounded time, and its slot is free afterwards.
+//! **Invariant:** nothing here knows HTTP or how a sandbox is made. Whatever a runtime does (fails, hangs, ends by itself),
+//! a session leaves `Creating` and `Ending` in bounded time, and its place is free afterwards.
 
 mod activity;
-mod admission;
 mod clock;
 mod driver;
 mod error;
-mod expiry;
+mod facts;
 #[cfg(test)]
 pub(crate) mod fake;
 mod filter;
 mod handle;
-mod ledger;
-mod member;
-mod pause;
-mod plan;
-mod pooling;
-mod reconcile;
+mod phase;
+mod pool;
 mod recovery;
-#[cfg(test)]
-mod recovery_test;
 mod registry;
+mod resolve;
 mod shared;
-mod state;
-mod table;
-mod upkeep;
 
 pub use activity::{Activity, DetachedActivity};
-pub use admission::{Admission, Ask, Limits, Refusal};
 pub use clock::{Clock, show_wall};
-pub(crate) use driver::Driver;
 pub use error::SessionError;
 pub use filter::SessionFilter;
 pub use handle::SessionHandle;
-pub(crate) use member::{GiveTo, NewMember};
-pub(crate) use plan::Plan;
+pub use phase::{EndReason, Phase};
 pub use recovery::Recovered;
 pub use registry::{Registry, RegistryParts};
-pub use state::{End, Phase};
+use resolve::Plan;

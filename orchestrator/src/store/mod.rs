@@ -1,14 +1,16 @@
-//! What the daemon writes down of its sessions, so that it can be killed at any moment: SQLite in the data directory, and the
-//! only folder that speaks SQL.
+//! The daemon's record of its sessions and its API keys: an SQLite database in the data directory, so that the daemon can be
+//! killed at any moment. Only this folder contains SQL.
 //!
-//! One thread owns the connection (`writer`); everybody else holds a `Store` and sends it writes over a bounded queue. What
-//! waits there together is committed together, so that a storm of creates shares its commits. A write that is answered with `Ok`
-//! survives `kill -9`; one that fails has changed nothing. A power cut may take the last ones, with all the sandboxes they speak of.
+//! One thread owns the connection (`writer`). All other code holds a `Store` and sends writes over a bounded queue. Writes
+//! that wait together are committed together, so many creates at once share their commits. A write that returned `Ok`
+//! survives `kill -9`; a write that failed has changed nothing. A power cut may lose the last writes about sessions, but it also
+//! ends all the sandboxes that they describe. A write about keys survives it: a key that was removed must not come back.
 //!
-//! It refuses to start on a database that is damaged, locked or from a newer version (`open`): never with an empty one in its
-//! place. It knows nothing of sandboxes, and no request that only uses a session waits for it.
+//! The store refuses a database that is damaged, locked or from a newer version (`open`), and never replaces it by an empty
+//! one. It knows nothing of sandboxes, and no request that only uses a session waits for it.
 
 mod error;
+mod key_row;
 mod open;
 mod row;
 mod schema;
@@ -17,32 +19,34 @@ mod statements;
 mod store_test;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use shared_protocol::SessionId;
+use shared_protocol::{KeyName, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 pub use error::StoreError;
-pub use row::{SessionRow, StoredEnd, StoredFacts, StoredKey, Touch};
-use writer::{Condition, Job, Writer};
+pub use key_row::KeyRow;
+pub use row::{SessionRow, StoredEnd, StoredKey, Touch};
+use writer::{Job, StoreHealth, Writer};
 
-/// The database's file in the data directory.
+/// The name of the database's file in the data directory.
 pub const FILE_NAME: &str = "cove.db";
 
-/// Writes that wait for the thread; more wait at the door.
+/// The most writes that wait for the thread. If the queue is full, senders wait.
 const QUEUE_LENGTH: usize = 1024;
-/// For one write. A commit takes less than a millisecond; more is a disk that hangs.
+/// The longest time for one write. A commit takes less than a millisecond; only a disk that hangs takes longer than this.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One change, whole or not at all.
+/// One change. It happens as a whole or not at all.
 #[derive(Debug, Clone)]
 pub enum Write {
-    /// A row that was not there, before anything of its sandbox is made.
+    /// Adds a row. This happens before any part of its sandbox is made.
     Insert(Box<SessionRow>),
-    /// The sandbox is there and is a session's. From `creating` or `paused`.
+    /// The sandbox exists and belongs to a session. Allowed from `creating` or `paused`.
     Running {
         id: SessionId,
         at: SystemTime,
@@ -50,39 +54,57 @@ pub enum Write {
     Paused {
         id: SessionId,
     },
-    /// The sandbox is there and waits in a pool. From `creating`.
+    /// The sandbox exists and waits in a pool. Allowed from `creating`.
     PoolIdle {
         id: SessionId,
     },
-    /// A sandbox that waited in a pool becomes this session, whose row takes the place of its own, in the status that it
-    /// has. Refused with `NotIdle` unless the row is `pool_idle`: of two claims one wins.
+    /// Replaces the row of a pooled sandbox by the row of the session that claims it, with that row's status. Refused with
+    /// `NotIdle` unless the old row is `pool_idle`, so of two claims one wins.
     Claim(Box<SessionRow>),
-    /// It is to end, before it does.
+    /// Changes the lifetime or the labels of a session that lives. `None` leaves a value as it is.
+    Update {
+        id: SessionId,
+        lifetime: Option<Duration>,
+        labels: Option<BTreeMap<String, String>>,
+    },
+    /// The session is about to end. This is written before anything is removed.
     Destroying {
         id: SessionId,
         end: StoredEnd,
     },
-    /// Nothing of it is left but this.
+    /// The session has ended, and only this row is left of it.
     Ended {
         id: SessionId,
         end: StoredEnd,
         at: SystemTime,
     },
-    /// As if it had never been.
+    /// Removes the row, as if the session had never existed.
     Forget {
         id: SessionId,
     },
-    /// Uses of sessions since the last time.
+    /// The latest uses of sessions since the last such write.
     Touch(Vec<Touch>),
-    /// Forgets what ended before, and the oldest beyond so many.
+    /// Removes sessions that ended before a time, and the oldest ones beyond a number.
     Prune {
         before: SystemTime,
         keep: usize,
     },
+    /// Adds a key. Refused with `KeyExists` if there is one with that name.
+    AddKey(Box<KeyRow>),
+    /// Removes a key. Refused with `NoKey` if there is none with that name.
+    RemoveKey {
+        name: KeyName,
+    },
 }
 
 impl Write {
-    /// What must not be lost because the disk was full for a while: tried again with the next write that works.
+    /// Whether the write must be on the disk before it is answered.
+    fn must_survive_a_power_cut(&self) -> bool {
+        matches!(self, Self::AddKey(_) | Self::RemoveKey { .. })
+    }
+
+    /// Whether the write must not get lost if the disk is full for a while. Such a write is tried again after the next write
+    /// that succeeds.
     fn is_owed(&self) -> bool {
         matches!(self, Self::Destroying { .. } | Self::Ended { .. } | Self::Forget { .. })
     }
@@ -91,33 +113,42 @@ impl Write {
 #[derive(Clone)]
 pub struct Store {
     backend: Backend,
-    condition: Arc<Condition>,
+    health: Arc<StoreHealth>,
+    /// The keys that the database had when it was opened.
+    keys: Arc<[KeyRow]>,
 }
 
 #[derive(Clone)]
 enum Backend {
     Thread(mpsc::Sender<Job>),
-    /// Tests that hold the clock still need answers that take no time.
+    /// Writes on the caller's thread, for tests that hold the clock still and need answers that take no time.
     #[cfg(test)]
     Inline(Arc<std::sync::Mutex<Writer>>),
 }
 
 impl Store {
-    /// Opens or makes it, with all that it knows. Blocking; for the daemon's start, which holds the data directory's lock.
+    /// Opens or creates the database and reads all rows. It blocks; only the daemon's start calls it, while it holds the
+    /// data directory's lock.
     pub fn open(path: &Path) -> Result<(Self, Vec<SessionRow>), StoreError> {
         let connection = open::open(path)?;
         let rows = statements::load(&connection).map_err(|error| open::explain(path, error))?;
-        let condition = Arc::<Condition>::default();
-        let writer = Writer::new(connection, condition.clone());
+        let keys = key_row::load(&connection).map_err(|error| open::explain(path, error))?.into();
+        let health = Arc::<StoreHealth>::default();
+        let writer = Writer::new(connection, health.clone());
         let (queue, jobs) = mpsc::channel(QUEUE_LENGTH);
         std::thread::Builder::new()
             .name("store".into())
             .spawn(move || writer.run(jobs))
             .map_err(|error| StoreError::Failed(format!("no thread for it: {error}")))?;
-        Ok((Self { backend: Backend::Thread(queue), condition }, rows))
+        Ok((Self { backend: Backend::Thread(queue), health, keys }, rows))
     }
 
-    /// Returns once it is committed.
+    /// The keys that the database had when it was opened.
+    pub fn keys_at_open(&self) -> &[KeyRow] {
+        &self.keys
+    }
+
+    /// Writes, and returns when the write is committed.
     pub async fn write(&self, write: Write) -> Result<(), StoreError> {
         match &self.backend {
             Backend::Thread(queue) => {
@@ -135,7 +166,7 @@ impl Store {
         }
     }
 
-    /// Sends it and does not wait. Lost where the queue is full, and where it fails.
+    /// Sends a write and does not wait for it. The write is lost if the queue is full or the write fails.
     pub fn write_later(&self, write: Write) {
         match &self.backend {
             Backend::Thread(queue) => drop(queue.try_send(Job::Write { write, done: oneshot::channel().0 })),
@@ -146,17 +177,17 @@ impl Store {
         }
     }
 
-    /// Why the last write failed, until one works.
+    /// Why the last write failed. `None` after the next write that succeeds.
     pub fn failure(&self) -> Option<String> {
-        self.condition.failure()
+        self.health.failure()
     }
 
-    /// Whether a write that failed waits to be tried again.
+    /// Whether a failed write waits to be tried again.
     pub fn owes(&self) -> bool {
-        self.condition.owes()
+        self.health.owes()
     }
 
-    /// Writes what is in the queue and closes the file. Later writes fail.
+    /// Writes everything in the queue and closes the file. Later writes fail.
     pub async fn close(&self) {
         match &self.backend {
             Backend::Thread(queue) => {
@@ -173,29 +204,30 @@ impl Store {
 
 #[cfg(test)]
 impl Store {
-    /// A real database, written to by whoever calls.
+    /// A real database that is written on the caller's thread.
     pub fn inline(path: &Path) -> Result<(Self, Vec<SessionRow>), StoreError> {
         let connection = open::open(path)?;
         let rows = statements::load(&connection).map_err(|error| open::explain(path, error))?;
-        let condition = Arc::<Condition>::default();
-        let writer = Writer::new(connection, condition.clone());
-        Ok((Self { backend: Backend::Inline(Arc::new(std::sync::Mutex::new(writer))), condition }, rows))
+        let keys = key_row::load(&connection).map_err(|error| open::explain(path, error))?.into();
+        let health = Arc::<StoreHealth>::default();
+        let writer = Writer::new(connection, health.clone());
+        Ok((Self { backend: Backend::Inline(Arc::new(std::sync::Mutex::new(writer))), health, keys }, rows))
     }
 
-    /// One that nobody reads again.
+    /// A database in memory, for tests that do not open it again.
     pub fn in_memory() -> Self {
         Self::inline(Path::new(":memory:")).expect("memory is no file").0
     }
 
-    /// What is in it now.
+    /// All rows of the database.
     pub fn rows(&self) -> Vec<SessionRow> {
-        let Backend::Inline(writer) = &self.backend else { panic!("only of an inline one") };
+        let Backend::Inline(writer) = &self.backend else { panic!("this store is not inline") };
         writer.lock().expect("no test panics with it").rows()
     }
 
-    /// From now on SQLite refuses every write, as on a disk that cannot be written to; or no longer.
+    /// Makes SQLite refuse every write from now on, as on a disk that cannot be written to, or accept writes again.
     pub fn refuse_writes(&self, refuse: bool) {
-        let Backend::Inline(writer) = &self.backend else { panic!("only of an inline one") };
+        let Backend::Inline(writer) = &self.backend else { panic!("this store is not inline") };
         writer.lock().expect("no test panics with it").refuse_writes(refuse);
     }
 }

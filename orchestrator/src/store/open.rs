@@ -1,4 +1,4 @@
-//! Opening the database, or saying in one line why not and what to do.
+//! Opens the database. If that fails, the error says in one line why, and what to do.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -9,9 +9,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 use super::schema::{self, VERSION};
 
-/// For somebody else's transaction to end: a backup, a person with `sqlite3`. A daemon cannot be it, since we hold the lock.
+/// The longest wait for another process's transaction, such as a backup or a person with `sqlite3`. It cannot be another
+/// daemon's, because this daemon holds the lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// What is left of the log between checkpoints.
+/// The size to which the write-ahead log is truncated at a checkpoint.
 const MAX_WAL_BYTES: i64 = 4 << 20;
 
 const ADVICE_DAMAGED: &str = "restore it from a backup, or move it away with its -wal file to start without the sessions it knew, whose \
@@ -23,7 +24,8 @@ const ADVICE_WRITE: &str = "make the data directory and the files in it writable
 pub fn open(path: &Path) -> Result<Connection, StoreError> {
     let is_file = path != Path::new(":memory:");
     if is_file {
-        // Made here if it is not there, so that nobody else can ever read it; SQLite gives its other files the same mode.
+        // The file is created here with a private mode, so that no other user can ever read it. SQLite gives its other files
+        // the same mode.
         let made = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         made.map_err(|error| unusable(path, format!("cannot be opened for writing ({error})"), ADVICE_WRITE))?;
     }
@@ -45,23 +47,25 @@ pub fn open(path: &Path) -> Result<Connection, StoreError> {
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Readers and the writer do not wait for each other, and a commit is one append. It is not synced: what a power cut takes of the
-    // log speaks of sandboxes that it has taken too, and the file stays whole.
+    // With WAL, readers and the writer do not wait for each other, and a commit is one append. The log is not synced: the
+    // part of it that a power cut loses describes sandboxes that end in the same power cut, and the database stays
+    // consistent.
     let _: String = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "journal_size_limit", MAX_WAL_BYTES)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
-    // Never a name that somebody wrote into the file.
+    // SQLite must not trust functions or views that somebody wrote into the file's schema.
     connection.pragma_update(None, "trusted_schema", "OFF")
 }
 
-/// What is wrong with it, if anything. A few milliseconds: it is small.
+/// Checks the database and returns what is wrong with it, if anything. The database is small, so this takes a few
+/// milliseconds.
 fn check(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
     Ok((found != "ok").then_some(found))
 }
 
-/// An error of SQLite's at the start.
+/// Converts an error that SQLite returns at the start.
 pub fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     let said = one_line(&error.to_string());
     match error.sqlite_error_code() {

@@ -1,23 +1,26 @@
-//! A session as it is written down.
+//! The stored form of a session.
 //!
-//! Not its variables: they may be secrets, and the sandbox has them already. Nothing here is needed to run a command, only to find a
-//! session again, to count it, to expire it, and to tell its clients what it is or was.
+//! It has no variables: they may be secrets, and the sandbox already has them. No command needs this data. It serves to find
+//! a session again, count it, expire it, and tell clients what it is or was.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use shared_protocol::api::{AcquireSource, NetworkMode, ResourcesView, SessionStatus};
-use shared_protocol::{RuntimeName, SessionId, WorkspaceId};
+use shared_protocol::SessionId;
+use shared_protocol::api::{AcquireSource, SessionStatus};
+
+use crate::spec::SessionSpec;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionRow {
     pub id: SessionId,
-    /// `creating`, `running`, `paused`, `pool_idle`, `destroying`, or how it ended.
+    /// The status: `creating`, `running`, `paused`, `pool_idle`, `destroying`, or how the session ended.
     pub status: SessionStatus,
-    /// From `destroying` on.
+    /// Why the session ends or has ended. Set from `destroying` on.
     pub end: Option<StoredEnd>,
-    pub facts: StoredFacts,
+    pub spec: Arc<SessionSpec>,
+    pub source: AcquireSource,
     pub key: Option<StoredKey>,
     pub created_at: SystemTime,
     pub last_activity: SystemTime,
@@ -25,32 +28,34 @@ pub struct SessionRow {
     pub cwd: String,
 }
 
-/// What never changes. Kept as one JSON document: a field that a later version adds needs a default, and no migration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StoredFacts {
-    pub image: String,
-    pub runtime: RuntimeName,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<WorkspaceId>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    pub resources: ResourcesView,
-    pub network: NetworkMode,
-    pub writable_root: bool,
-    pub lifetime_seconds: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle_pause_seconds: Option<u64>,
-    pub source: AcquireSource,
+/// The column `facts`: what a session was asked to be, as one JSON document. Only `Write::Update` changes it. Rows of older versions lack the
+/// fields that were added later, so each of those has a default.
+#[derive(Serialize, Deserialize)]
+struct Facts<Spec> {
+    #[serde(flatten)]
+    spec: Spec,
+    source: AcquireSource,
 }
 
-/// Why a session ends or has ended: one of the three last statuses, with what is known of a crash.
+impl SessionRow {
+    pub(super) fn facts_text(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&Facts { spec: &*self.spec, source: self.source })
+    }
+}
+
+pub(super) fn read_facts(text: &str) -> serde_json::Result<(Arc<SessionSpec>, AcquireSource)> {
+    let Facts { spec, source } = serde_json::from_str::<Facts<SessionSpec>>(text)?;
+    Ok((Arc::new(spec), source))
+}
+
+/// Why a session ends or has ended: one of the three last statuses, with the details of a crash if they are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEnd {
     pub status: SessionStatus,
     pub reason: Option<String>,
 }
 
-/// The idempotency key that it was made with, and the request's fingerprint.
+/// The idempotency key of the session's create, with the fingerprint of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
     pub key: String,
@@ -65,7 +70,8 @@ pub struct Touch {
     pub cwd: String,
 }
 
-/// Milliseconds since 1970, as they are in the file. What is outside of what can be told is its nearest end.
+/// Converts a time to milliseconds since 1970, as the database stores it. A time outside that range becomes the nearest one
+/// inside.
 pub fn to_millis(at: SystemTime) -> i64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

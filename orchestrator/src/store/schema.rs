@@ -1,8 +1,11 @@
-//! The tables, as a list of steps: a database of version N has had the first N. A step that was released never changes.
+//! The tables, as a list of migration steps: a database of version N has had the first N steps. A released step never
+//! changes.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [FIRST_STEP, KEYS_STEP];
+
+pub(super) const FIRST_STEP: &str = "
     CREATE TABLE sessions (
         id              TEXT    NOT NULL PRIMARY KEY,
         status          TEXT    NOT NULL,
@@ -21,9 +24,22 @@ const STEPS: [&str; 1] = ["
         cwd             TEXT    NOT NULL
     ) STRICT;
     CREATE INDEX sessions_by_end ON sessions (ended_at) WHERE ended_at IS NOT NULL;
-"];
+";
 
-/// What this version of the program writes.
+const KEYS_STEP: &str = "
+    CREATE TABLE keys (
+        name            TEXT    NOT NULL PRIMARY KEY,
+        -- SHA-256 of the secret.
+        hash            BLOB    NOT NULL CHECK (length(hash) = 32),
+        role            TEXT    NOT NULL,
+        max_sessions    INTEGER,
+        max_memory_mb   INTEGER,
+        -- Milliseconds since 1970.
+        created_at      INTEGER NOT NULL
+    ) STRICT;
+";
+
+/// The schema version that this program writes.
 pub const VERSION: i64 = {
     #[expect(clippy::cast_possible_wrap, reason = "a handful of steps")]
     let count = STEPS.len() as i64;
@@ -34,7 +50,7 @@ pub fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", (), |row| row.get(0))
 }
 
-/// Brings an older or a new database up to date, in one transaction.
+/// Migrates an older or a new database to the current version, in one transaction.
 pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);

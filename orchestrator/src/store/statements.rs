@@ -1,19 +1,22 @@
-//! Every write and the one read, as SQL.
+//! Every write about sessions, and the one read of them, as SQL. `key_row` has those about keys.
 
-use std::time::SystemTime;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use shared_protocol::SessionId;
 use shared_protocol::api::SessionStatus;
 
-use super::row::{from_millis, to_millis};
+use super::key_row;
+use super::row::{from_millis, read_facts, to_millis};
 use super::{SessionRow, StoredEnd, StoredKey, Touch, Write};
 
 const COLUMNS: &str =
     "id, status, ending, reason, facts, idempotency_key, fingerprint, created_at, last_activity, ended_at, cwd";
 
-/// Carries one out, within the transaction that is open. `false`: the row was not as it must be, and nothing is changed.
+/// Applies one write within the open transaction. Returns `false`, and changes nothing, if the row was not in the required
+/// status.
 pub fn apply(connection: &Connection, write: &Write) -> rusqlite::Result<bool> {
     match write {
         Write::Insert(row) => insert(connection, row),
@@ -31,6 +34,7 @@ pub fn apply(connection: &Connection, write: &Write) -> rusqlite::Result<bool> {
             let sql = "UPDATE sessions SET status = 'pool_idle' WHERE id = ?1 AND status = 'creating'";
             changed(connection.prepare_cached(sql)?.execute([id.as_str()]))
         }
+        Write::Update { id, lifetime, labels } => update(connection, id, *lifetime, labels.as_ref()),
         Write::Destroying { id, end } => {
             let sql = "UPDATE sessions SET status = 'destroying', ending = ?2, reason = ?3 WHERE id = ?1";
             changed(connection.prepare_cached(sql)?.execute(params![id.as_str(), end.status.as_str(), end.reason]))
@@ -46,6 +50,8 @@ pub fn apply(connection: &Connection, write: &Write) -> rusqlite::Result<bool> {
         }
         Write::Touch(touches) => touch(connection, touches),
         Write::Prune { before, keep } => prune(connection, *before, *keep),
+        Write::AddKey(row) => key_row::add(connection, row),
+        Write::RemoveKey { name } => key_row::remove(connection, name),
     }
 }
 
@@ -86,11 +92,28 @@ fn claim(connection: &Connection, row: &SessionRow) -> rusqlite::Result<bool> {
     ]))
 }
 
-fn json(row: &SessionRow) -> rusqlite::Result<String> {
-    serde_json::to_string(&row.facts).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+/// Changes single fields of the facts, by the names that `SessionSpec` stores them under.
+fn update(
+    connection: &Connection,
+    id: &SessionId,
+    lifetime: Option<Duration>,
+    labels: Option<&BTreeMap<String, String>>,
+) -> rusqlite::Result<bool> {
+    let labels = labels.map(serde_json::to_string).transpose();
+    let labels = labels.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let seconds = lifetime.map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
+    let sql = "UPDATE sessions SET facts = json_set(facts, \
+               '$.lifetime_seconds', coalesce(?2, facts ->> '$.lifetime_seconds'), \
+               '$.labels', json(coalesce(?3, facts -> '$.labels', '{}'))) \
+               WHERE id = ?1 AND status IN ('running', 'paused')";
+    changed(connection.prepare_cached(sql)?.execute(params![id.as_str(), seconds, labels]))
 }
 
-/// Of sessions that live: what has ended keeps its last moment.
+fn json(row: &SessionRow) -> rusqlite::Result<String> {
+    row.facts_text().map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+/// Writes the last uses of live sessions. A session that has ended keeps its last use.
 fn touch(connection: &Connection, touches: &[Touch]) -> rusqlite::Result<bool> {
     let sql = "UPDATE sessions SET last_activity = ?2, cwd = ?3 WHERE id = ?1 AND status IN ('running', 'paused')";
     let mut statement = connection.prepare_cached(sql)?;
@@ -108,7 +131,7 @@ fn prune(connection: &Connection, before: SystemTime, keep: usize) -> rusqlite::
     Ok(true)
 }
 
-/// All there is, the oldest first.
+/// Reads all rows, the oldest first.
 pub fn load(connection: &Connection) -> rusqlite::Result<Vec<SessionRow>> {
     let sql = format!("SELECT {COLUMNS} FROM sessions ORDER BY created_at, id");
     connection.prepare(&sql)?.query_map((), read)?.collect()
@@ -127,11 +150,13 @@ fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         }
         _ => None,
     };
+    let (spec, source) = read_facts(&text(4)?).map_err(|error| broken(4, error))?;
     Ok(SessionRow {
         id: SessionId::new(text(0)?).map_err(|error| broken(0, error))?,
         status: status_of(1, &text(1)?)?,
         end,
-        facts: serde_json::from_str(&text(4)?).map_err(|error| broken(4, error))?,
+        spec,
+        source,
         key,
         created_at: from_millis(row.get(7)?),
         last_activity: from_millis(row.get(8)?),
@@ -145,6 +170,6 @@ fn status_of(column: usize, text: &str) -> rusqlite::Result<SessionStatus> {
     found.ok_or_else(|| broken(column, std::io::Error::other(format!("{text:?} is no status"))))
 }
 
-fn broken(column: usize, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+pub(super) fn broken(column: usize, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
 }

@@ -1,13 +1,18 @@
-//! The store by itself, on real files.
+//! Tests of the store alone, on real files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use shared_protocol::api::{AcquireSource, NetworkMode, ResourcesView, SessionStatus};
-use shared_protocol::{RuntimeName, SessionId, WorkspaceId};
+use shared_protocol::api::{AcquireSource, KeyRole, NetworkMode, ResourcesView, SessionStatus};
+use shared_protocol::{KeyName, RuntimeName, SessionId, WorkspaceId};
 
 use super::*;
+use crate::owner::OwnerLimits;
+use crate::spec::SessionSpec;
+
+const RESOURCES: ResourcesView = ResourcesView { cpus: 0.5, memory_mb: 64, pids: 32, disk_mb: 16 };
 
 fn id(number: usize) -> SessionId {
     SessionId::new(format!("{number:08x}-abc")).unwrap()
@@ -22,18 +27,13 @@ fn row(number: usize, status: SessionStatus) -> SessionRow {
         id: id(number),
         status,
         end: None,
-        facts: StoredFacts {
-            image: "base".into(),
-            runtime: RuntimeName::local(),
+        spec: Arc::new(SessionSpec {
             workspace: Some(WorkspaceId::new("w").unwrap()),
             labels: BTreeMap::from([("team".to_owned(), "ä'\"".to_owned())]),
-            resources: ResourcesView { cpus: 0.5, memory_mb: 64, pids: 32, disk_mb: 16 },
-            network: NetworkMode::None,
-            writable_root: false,
-            lifetime_seconds: 1800,
-            idle_pause_seconds: Some(60),
-            source: AcquireSource::Cold,
-        },
+            idle_pause: Some(Duration::from_secs(60)),
+            ..SessionSpec::plain("base", RuntimeName::local(), RESOURCES, Duration::from_secs(1800))
+        }),
+        source: AcquireSource::Cold,
         key: Some(StoredKey { key: format!("key-{number}"), fingerprint: u64::MAX - 1 }),
         created_at: at(0),
         last_activity: at(1),
@@ -73,6 +73,34 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
     assert_eq!(rows, [running, destroying]);
 }
 
+#[tokio::test]
+async fn a_change_of_lifetime_or_labels_is_there_at_the_next_start_and_the_rest_is_as_it_was() {
+    let (_folder, path) = file();
+    let (store, _) = Store::open(&path).unwrap();
+    let labels = BTreeMap::from([("job".to_owned(), "a \"b\" ' é".to_owned())]);
+    let update = |number, lifetime, labels| Write::Update { id: id(number), lifetime, labels };
+    for number in 1..=3 {
+        store.write(insert(number, SessionStatus::Running)).await.unwrap();
+    }
+    store.write(update(1, Some(Duration::from_secs(77)), None)).await.unwrap();
+    store.write(update(2, None, Some(labels.clone()))).await.unwrap();
+    store.write(update(3, Some(Duration::from_secs(5)), Some(labels.clone()))).await.unwrap();
+    store.write(update(3, None, Some(BTreeMap::new()))).await.unwrap();
+    store.write(insert(4, SessionStatus::Destroyed)).await.unwrap();
+    assert!(store.write(update(4, Some(Duration::ZERO), None)).await.is_err(), "it has ended");
+    store.close().await;
+    let rows = Store::open(&path).unwrap().1;
+    let spec = row(1, SessionStatus::Running).spec;
+    let changed = |lifetime: Option<u64>, labels: &BTreeMap<String, String>| SessionSpec {
+        lifetime: lifetime.map_or(spec.lifetime, Duration::from_secs),
+        labels: labels.clone(),
+        ..SessionSpec::clone(&spec)
+    };
+    assert_eq!(*rows[0].spec, changed(Some(77), &spec.labels));
+    assert_eq!(*rows[1].spec, changed(None, &labels));
+    assert_eq!(*rows[2].spec, changed(Some(5), &BTreeMap::new()));
+}
+
 #[test]
 fn only_its_owner_can_read_it() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -91,7 +119,7 @@ async fn a_storm_of_writes_is_all_there_and_each_is_answered() {
     for result in futures_util::future::join_all(writes).await {
         result.unwrap();
     }
-    // One that cannot be is refused alone, whoever is written with it.
+    // An invalid write fails alone, and the writes beside it succeed.
     let writes = (1999..2100).map(|number| store.write(insert(number, SessionStatus::Creating)));
     let results = futures_util::future::join_all(writes).await;
     assert!(matches!(results[0], Err(StoreError::Failed(_))), "{:?}", results[0]);
@@ -221,4 +249,96 @@ fn a_database_that_somebody_has_locked_is_refused_in_bounded_time() {
     assert_refused(&path, &["locked", "end the program"]);
     other.execute_batch("ROLLBACK").unwrap();
     Store::inline(&path).unwrap();
+}
+
+/// The column `facts` as version 0.1 wrote it, field for field.
+const OLD_FACTS: &str = r#"{"image":"base","runtime":"local","workspace":"w","labels":{"team":"a"},"resources":{"cpus":0.5,"memory_mb":64,"pids":32,"disk_mb":16},"network":"none","writable_root":false,"lifetime_seconds":1800,"idle_pause_seconds":60,"source":"pool"}"#;
+/// The same column for a session that asked for nothing: fields without a value were not written.
+const OLD_PLAIN_FACTS: &str = r#"{"image":"base","runtime":"local","resources":{"cpus":0.5,"memory_mb":64,"pids":32,"disk_mb":16},"network":"full","writable_root":true,"lifetime_seconds":7,"source":"cold"}"#;
+
+#[test]
+fn rows_of_an_earlier_version_are_read_and_written_as_they_were() {
+    let (spec, source) = row::read_facts(OLD_FACTS).unwrap();
+    let expected = SessionSpec {
+        workspace: Some(WorkspaceId::new("w").unwrap()),
+        labels: BTreeMap::from([("team".to_owned(), "a".to_owned())]),
+        idle_pause: Some(Duration::from_secs(60)),
+        ..SessionSpec::plain("base", RuntimeName::local(), RESOURCES, Duration::from_secs(1800))
+    };
+    assert_eq!((&*spec, source), (&expected, AcquireSource::Pool));
+    // After a downgrade, an older daemon can read the row again.
+    assert_eq!(SessionRow { spec, source, ..row(1, SessionStatus::Running) }.facts_text().unwrap(), OLD_FACTS);
+    let (spec, source) = row::read_facts(OLD_PLAIN_FACTS).unwrap();
+    let expected = SessionSpec {
+        network: NetworkMode::Full,
+        writable_root: true,
+        ..SessionSpec::plain("base", RuntimeName::local(), RESOURCES, Duration::from_secs(7))
+    };
+    assert_eq!((&*spec, source), (&expected, AcquireSource::Cold));
+    assert_eq!(SessionRow { spec, source, ..row(1, SessionStatus::Running) }.facts_text().unwrap(), OLD_PLAIN_FACTS);
+}
+
+#[test]
+fn fields_of_a_later_version_do_not_keep_a_session_from_being_read() {
+    let later = OLD_PLAIN_FACTS.replace("{\"image\"", "{\"invented_later\":[1],\"image\"");
+    assert!(row::read_facts(&later).is_ok());
+}
+
+fn key_row(name: &str, role: KeyRole) -> KeyRow {
+    let limits = OwnerLimits { max_sessions: Some(2), max_memory_mb: None };
+    KeyRow { name: KeyName::new(name).unwrap(), hash: [7; 32], role, limits, created_at: at(3) }
+}
+
+#[tokio::test]
+async fn a_key_is_kept_once_and_is_gone_when_it_was_removed() {
+    let (_folder, path) = file();
+    let (store, _) = Store::open(&path).unwrap();
+    assert_eq!(store.keys_at_open(), []);
+    let (alice, bob) = (key_row("alice", KeyRole::User), key_row("bob", KeyRole::Admin));
+    let add = |row: &KeyRow| store.write(Write::AddKey(Box::new(row.clone())));
+    add(&bob).await.unwrap();
+    add(&alice).await.unwrap();
+    let other = KeyRow { hash: [8; 32], ..alice.clone() };
+    assert_eq!(add(&other).await, Err(StoreError::KeyExists(alice.name.clone())));
+    store.close().await;
+    let (store, _) = Store::open(&path).unwrap();
+    assert_eq!(store.keys_at_open(), [alice.clone(), bob.clone()]);
+    store.write(Write::RemoveKey { name: alice.name.clone() }).await.unwrap();
+    let again = store.write(Write::RemoveKey { name: alice.name.clone() }).await;
+    assert_eq!(again, Err(StoreError::NoKey(alice.name)));
+    store.close().await;
+    assert_eq!(Store::open(&path).unwrap().0.keys_at_open(), [bob]);
+}
+
+/// The first version of the database, as a daemon without keys and owners left it.
+#[test]
+fn a_database_without_keys_is_migrated_and_its_sessions_belong_to_the_first_key() {
+    let (_folder, path) = file();
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(schema::FIRST_STEP).unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    let sql =
+        "INSERT INTO sessions VALUES ('00000001-abc', 'running', NULL, NULL, ?1, 'k', 'ff', 1, 2, NULL, '/workspace')";
+    old.execute(sql, [OLD_FACTS]).unwrap();
+    drop(old);
+    let (store, rows) = Store::inline(&path).unwrap();
+    assert_eq!((rows.len(), &rows[0].spec.owner), (1, &KeyName::first()));
+    assert_eq!(rows[0].spec.workspace_name().unwrap().owner, KeyName::first());
+    let write = store.write(Write::AddKey(Box::new(key_row("alice", KeyRole::User))));
+    futures_util::FutureExt::now_or_never(write).unwrap().unwrap();
+    drop(store);
+    let (store, rows) = Store::inline(&path).unwrap();
+    assert_eq!((rows.len(), store.keys_at_open().len()), (1, 1));
+}
+
+#[test]
+fn the_owner_of_a_session_is_stored() {
+    let store = Store::in_memory();
+    let spec = SessionSpec {
+        owner: KeyName::new("alice").unwrap(),
+        ..SessionSpec::clone(&row(1, SessionStatus::Running).spec)
+    };
+    let row = SessionRow { spec: Arc::new(spec), ..row(1, SessionStatus::Running) };
+    futures_util::FutureExt::now_or_never(store.write(Write::Insert(Box::new(row.clone())))).unwrap().unwrap();
+    assert_eq!(store.rows(), [row]);
 }

@@ -1,4 +1,4 @@
-//! The thread that owns the connection.
+//! The thread that owns the database connection.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -11,9 +11,9 @@ use super::statements::apply;
 use super::{StoreError, Write};
 use crate::failpoint;
 
-/// Writes in one transaction; those behind them wait for the next.
+/// The most writes in one transaction. Further writes wait for the next one.
 const MAX_GROUP: usize = 256;
-/// Failed writes that are kept for later. Beyond them the next start of the daemon finds out by itself what has ended.
+/// The most failed writes that are kept for later. The next start of the daemon finds out itself about any others.
 const MAX_OWED: usize = 4096;
 
 pub enum Job {
@@ -21,17 +21,17 @@ pub enum Job {
     Close { done: oneshot::Sender<()> },
 }
 
-/// How it is doing, for those who ask without waiting.
+/// The result of the latest writes, readable without waiting.
 #[derive(Debug, Default)]
-pub struct Condition(Mutex<State>);
+pub struct StoreHealth(Mutex<WriteReport>);
 
 #[derive(Debug, Default)]
-struct State {
+struct WriteReport {
     failure: Option<String>,
     owes: bool,
 }
 
-impl Condition {
+impl StoreHealth {
     pub fn failure(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
     }
@@ -41,22 +41,22 @@ impl Condition {
     }
 
     fn set(&self, failure: Option<String>, owes: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State { failure, owes };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = WriteReport { failure, owes };
     }
 }
 
 pub struct Writer {
     connection: Connection,
-    condition: std::sync::Arc<Condition>,
+    health: std::sync::Arc<StoreHealth>,
     owed: VecDeque<Write>,
 }
 
 impl Writer {
-    pub fn new(connection: Connection, condition: std::sync::Arc<Condition>) -> Self {
-        Self { connection, condition, owed: VecDeque::new() }
+    pub fn new(connection: Connection, health: std::sync::Arc<StoreHealth>) -> Self {
+        Self { connection, health, owed: VecDeque::new() }
     }
 
-    /// Until it is told to close, or nobody is left to tell it.
+    /// Writes until it is told to close, or until no sender is left.
     pub fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(first) = jobs.blocking_recv() {
             let (mut writes, mut answers, mut close) = (Vec::new(), Vec::new(), None);
@@ -73,7 +73,7 @@ impl Writer {
             }
             let results = self.write_all(writes);
             for (done, result) in answers.into_iter().zip(results) {
-                // Who no longer waits is told by the row itself.
+                // The receiver may have stopped waiting; the row in the database then tells what happened.
                 let _ = done.send(result);
             }
             if let Some(done) = close {
@@ -99,13 +99,16 @@ impl Writer {
         self.connection.pragma_update(None, "query_only", refuse).expect("a setting of SQLite's");
     }
 
-    /// One result for each. Together if that works; otherwise each by itself, so that one bad write fails alone.
+    /// Applies the writes and returns one result for each: all in one transaction if that works, otherwise one by one, so
+    /// that a bad write fails alone.
     fn write_all(&mut self, writes: Vec<Write>) -> Vec<Result<(), StoreError>> {
         if writes.is_empty() {
             return Vec::new();
         }
         self.pay();
-        let results = match self.commit(&writes) {
+        let is_synced = writes.iter().any(Write::must_survive_a_power_cut);
+        let ready = if is_synced { self.synced(true) } else { Ok(()) };
+        let results = match ready.and_then(|()| self.commit(&writes)) {
             Ok(results) => results,
             Err(_) if writes.len() > 1 => {
                 let one = |write: &Write| self.commit(std::slice::from_ref(write)).and_then(|mut only| only.remove(0));
@@ -113,6 +116,9 @@ impl Writer {
             }
             Err(error) => vec![Err(error)],
         };
+        if is_synced && self.synced(false).is_err() {
+            tracing::warn!("the store still waits for the disk at every write");
+        }
         let mut failure = None;
         for (write, result) in writes.into_iter().zip(&results) {
             if let Err(error @ StoreError::Failed(_)) = result {
@@ -122,11 +128,17 @@ impl Writer {
                 }
             }
         }
-        self.condition.set(failure, !self.owed.is_empty());
+        self.health.set(failure, !self.owed.is_empty());
         results
     }
 
-    /// Tries what failed before. It stays until it works.
+    /// Sets whether a commit waits until the disk has it.
+    fn synced(&self, is_synced: bool) -> Result<(), StoreError> {
+        let level = if is_synced { "FULL" } else { "NORMAL" };
+        self.connection.pragma_update(None, "synchronous", level).map_err(failed)
+    }
+
+    /// Tries the failed writes again. They stay in the queue until they succeed.
     fn pay(&mut self) {
         if self.owed.is_empty() {
             return;
@@ -137,7 +149,7 @@ impl Writer {
         }
     }
 
-    /// All of them in one transaction, or none.
+    /// Commits all writes in one transaction, or none.
     fn commit(&mut self, writes: &[Write]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let mut results = Vec::with_capacity(writes.len());
@@ -152,13 +164,15 @@ impl Writer {
     }
 }
 
-/// Of a write that found its row in another state than it must be in, or not at all.
+/// The result of a write whose row is missing or in the wrong status: an error if somebody relies on the write.
 fn refused(write: &Write) -> Result<(), StoreError> {
     let other = |id: &SessionId| Err(StoreError::Failed(format!("what it says of {id} is not what happened to it")));
     match write {
         Write::Claim(row) => Err(StoreError::NotIdle(row.id.clone())),
-        // Somebody would be told that it is there.
-        Write::Running { id, .. } | Write::PoolIdle { id } => other(id),
+        // Without this error, a client would be told that the session exists.
+        Write::Running { id, .. } | Write::PoolIdle { id } | Write::Update { id, .. } => other(id),
+        Write::AddKey(row) => Err(StoreError::KeyExists(row.name.clone())),
+        Write::RemoveKey { name } => Err(StoreError::NoKey(name.clone())),
         _ => Ok(()),
     }
 }

@@ -1,35 +1,36 @@
-//! The set of capabilities that a process and all it starts can ever have.
+//! The capability bounding set, which is what a process and everything it starts can ever have, and the user that a process has its
+//! capabilities as.
 
 use std::io;
 
-pub const CHOWN: u8 = 0;
-pub const DAC_OVERRIDE: u8 = 1;
-pub const FOWNER: u8 = 3;
-pub const FSETID: u8 = 4;
-pub const KILL: u8 = 5;
-pub const SETGID: u8 = 6;
-pub const SETUID: u8 = 7;
-pub const SETPCAP: u8 = 8;
-pub const SYS_PTRACE: u8 = 19;
+use nix::unistd::{Uid, seteuid};
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities_secure_bits,
+};
 
-/// More than any kernel has; the first unknown number ends the walk.
-const MAX_CAPABILITY: u8 = 63;
-
-/// Takes all but `kept` out of the bounding set. What is in force now ends with the next exec.
-pub fn bound(kept: &[u8]) -> io::Result<()> {
-    for capability in (0..=MAX_CAPABILITY).filter(|c| !kept.contains(c)) {
-        // SAFETY: integers only.
-        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) } == -1 {
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EINVAL) => break,
-                _ => return Err(error),
-            }
+/// Removes every capability except `kept` from the bounding set, and clears the ambient set. The process keeps the
+/// capabilities it has now until its next exec.
+pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if kept.contains(capability) {
+            continue;
+        }
+        match remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // The kernel has no capability with this number, and none with a higher one.
+            Err(Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
         }
     }
-    // SAFETY: integers only.
-    if unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) } == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(clear_ambient_capability_set()?)
+}
+
+/// Changes the effective user, and keeps the capabilities that root has. A user namespace that is made next belongs to `uid`, and starts
+/// with the usual rules for capabilities again.
+pub fn act_as(uid: u32) -> io::Result<()> {
+    set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
+    Ok(seteuid(Uid::from_raw(uid))?)
 }

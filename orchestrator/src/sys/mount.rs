@@ -1,14 +1,16 @@
-//! The kernel's mount calls by descriptor (Linux 5.12): a mount is made detached, given all its attributes, and only then
-//! put in its place. At no moment is it visible with fewer restrictions than asked for, and no path is walked twice.
+//! The kernel's mount calls by descriptor (Linux 5.12): a mount is made detached, gets all its attributes, and only then becomes
+//! visible. At no moment is it visible with fewer restrictions than asked for, and no path is resolved twice.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::{check, descriptor};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
 
-/// What a mount may be used for; `true` forbids.
+/// What a mount may not be used for; `true` forbids it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restrictions {
     pub read_only: bool,
@@ -18,113 +20,97 @@ pub struct Restrictions {
 }
 
 impl Restrictions {
-    fn attributes(self) -> u64 {
-        let flags = [
-            (self.read_only, libc::MOUNT_ATTR_RDONLY),
-            (self.no_suid, libc::MOUNT_ATTR_NOSUID),
-            (self.no_dev, libc::MOUNT_ATTR_NODEV),
-            (self.no_exec, libc::MOUNT_ATTR_NOEXEC),
-        ];
-        flags.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, flag)| all | flag)
+    fn attributes(self) -> MountAttrFlags {
+        let mut flags = MountAttrFlags::empty();
+        flags.set(MountAttrFlags::MOUNT_ATTR_RDONLY, self.read_only);
+        flags.set(MountAttrFlags::MOUNT_ATTR_NOSUID, self.no_suid);
+        flags.set(MountAttrFlags::MOUNT_ATTR_NODEV, self.no_dev);
+        flags.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, self.no_exec);
+        flags
     }
 }
 
-fn c_path(path: &Path) -> io::Result<CString> {
-    use std::os::unix::ffi::OsStrExt;
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+/// Whether a call also covers what is mounted below a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Submounts {
+    Include,
+    Exclude,
 }
 
-fn c_string(text: &str) -> io::Result<CString> {
-    CString::new(text).map_err(io::Error::other)
+/// Copies the mount at `path`, which is resolved from `dir`. The copy is detached.
+pub fn clone_tree(dir: impl AsFd, path: &Path, submounts: Submounts) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    flags.set(OpenTreeFlags::AT_RECURSIVE, submounts == Submounts::Include);
+    Ok(open_tree(dir, path, flags)?)
 }
 
-const EMPTY_PATH: libc::c_uint = 0x1000;
-
-/// A detached copy of the mount at `path`, seen from `dir`, with what is mounted below it if `recursive`.
-pub fn clone_tree(dir: BorrowedFd<'_>, path: &Path, recursive: bool) -> io::Result<OwnedFd> {
-    let path = c_path(path)?;
-    let mut flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | EMPTY_PATH;
-    if recursive {
-        flags |= 0x8000; // AT_RECURSIVE
-    }
-    // SAFETY: a live C string and integers.
-    descriptor(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
-}
-
-/// A new file system, detached. Options are `(name, value)`; an empty value is a flag.
+/// Makes a new file system, detached. Options are `(name, value)`; an option with an empty value is a flag.
 pub fn new_filesystem(kind: &str, options: &[(&str, String)], restrictions: Restrictions) -> io::Result<OwnedFd> {
-    let kind_name = c_string(kind)?;
-    // SAFETY: a live C string and an integer.
-    let context = descriptor(unsafe { libc::syscall(libc::SYS_fsopen, kind_name.as_ptr(), libc::FSOPEN_CLOEXEC) })?;
-    let configure = |command: libc::c_uint, name: Option<&CString>, value: Option<&CString>| {
-        let name = name.map_or(std::ptr::null(), |s| s.as_ptr());
-        let value = value.map_or(std::ptr::null(), |s| s.as_ptr());
-        // SAFETY: live C strings or null, as the command asks for.
-        check(unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, name, value, 0) })
-    };
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (name, value) in options {
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{kind} does not take {name}={value}: {e}"));
-        let name_c = c_string(name)?;
-        if value.is_empty() {
-            configure(libc::FSCONFIG_SET_FLAG, Some(&name_c), None).map_err(named)?;
-        } else {
-            configure(libc::FSCONFIG_SET_STRING, Some(&name_c), Some(&c_string(value)?)).map_err(named)?;
-        }
+        let set = match value.as_str() {
+            "" => fsconfig_set_flag(&context, *name),
+            value => fsconfig_set_string(&context, *name, value),
+        };
+        set.map_err(|error| io::Error::new(error.kind(), format!("{kind} does not take {name}={value}: {error}")))?;
     }
-    configure(libc::FSCONFIG_CMD_CREATE, None, None)?;
-    // SAFETY: integers only.
-    descriptor(unsafe {
-        libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), libc::FSMOUNT_CLOEXEC, restrictions.attributes())
-    })
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, restrictions.attributes())?)
 }
 
-/// Adds restrictions to a mount, and to all below it if `recursive`; with `idmap`, also shows its files' owners through
-/// that user namespace's mapping.
-pub fn restrict(
+/// Adds restrictions to a mount.
+pub fn restrict(tree: BorrowedFd<'_>, restrictions: Restrictions, submounts: Submounts) -> io::Result<()> {
+    set_attributes(tree, attributes(restrictions), submounts)
+}
+
+/// Adds restrictions to a mount without submounts, and shows the owners of its files through the mapping of a user namespace.
+pub fn restrict_and_map(
     tree: BorrowedFd<'_>,
     restrictions: Restrictions,
-    recursive: bool,
-    idmap: Option<BorrowedFd<'_>>,
+    user_namespace: BorrowedFd<'_>,
 ) -> io::Result<()> {
-    let mut attributes = libc::mount_attr {
-        attr_set: restrictions.attributes(),
+    let mut attributes = attributes(restrictions);
+    attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;
+    attributes.userns_fd = u64::try_from(user_namespace.as_raw_fd()).map_err(io::Error::other)?;
+    set_attributes(tree, attributes, Submounts::Exclude)
+}
+
+fn attributes(restrictions: Restrictions) -> libc::mount_attr {
+    libc::mount_attr {
+        attr_set: restrictions.attributes().bits().into(),
         attr_clr: 0,
         propagation: libc::MS_PRIVATE,
         userns_fd: 0,
-    };
-    if let Some(namespace) = idmap {
-        attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;
-        attributes.userns_fd = u64::try_from(namespace.as_raw_fd()).map_err(io::Error::other)?;
     }
-    let flags = EMPTY_PATH | if recursive { 0x8000 } else { 0 };
-    // SAFETY: a live structure and its exact size.
-    check(unsafe {
+}
+
+fn set_attributes(tree: BorrowedFd<'_>, attributes: libc::mount_attr, submounts: Submounts) -> io::Result<()> {
+    let mut flags = OpenTreeFlags::AT_EMPTY_PATH;
+    flags.set(OpenTreeFlags::AT_RECURSIVE, submounts == Submounts::Include);
+    // SAFETY: a constant C string, and a structure that outlives the call, with its exact size; the kernel only reads it.
+    let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             tree.as_raw_fd(),
             c"".as_ptr(),
-            flags,
+            flags.bits(),
             &raw const attributes,
             size_of::<libc::mount_attr>(),
         )
-    })?;
-    Ok(())
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Puts a detached mount over `target`, which is a descriptor and thus what it was when it was opened.
+/// Mounts a detached mount over `target`. That is a descriptor, so it is still the place that was opened.
 pub fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
-    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH;
-    // SAFETY: constant C strings and integers.
-    check(unsafe {
-        libc::syscall(libc::SYS_move_mount, tree.as_raw_fd(), c"".as_ptr(), target.as_raw_fd(), c"".as_ptr(), flags)
-    })?;
-    Ok(())
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, c"", target, c"", flags)?)
 }
 
-/// Makes the current directory the root and lets go of the old one with everything in it.
+/// Makes the current directory the root of this process, and detaches the old root with everything in it.
 pub fn pivot_into_current_directory() -> io::Result<()> {
-    // SAFETY: constant C strings. With the same path twice the old root lies on top of the new one, from where it is taken off.
-    check(unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) })?;
+    // With the same path twice, the old root lies on top of the new one, and is unmounted from there.
+    rustix::process::pivot_root(c".", c".")?;
     nix::mount::umount2(".", nix::mount::MntFlags::MNT_DETACH)?;
     nix::unistd::chdir("/")?;
     Ok(())

@@ -1,38 +1,22 @@
-//! A process held by a descriptor: it cannot be mistaken for another that got its number.
+//! A process held by a descriptor, which cannot come to mean another process that later gets the same number.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use nix::sys::signal::Signal;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::{check, descriptor};
-
+/// Opens the process that has this number now. A number that no process can have is `InvalidInput`.
 pub fn open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: integers only.
-    descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
+    let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// With the event loop: readable once the process has ended.
-pub fn register(pidfd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open, its owner's alone and the same for as long as it lives, and `AsyncFd` gives it up only with
-    // the registration.
-    let registered = unsafe { AsyncFd::register_with_interest(pidfd, interest) };
-    registered.map_err(|error| error.into_parts().1)
+/// Sends SIGKILL. For a process that has ended already, the error is `ESRCH`.
+pub fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(pidfd_send_signal(pidfd, Signal::KILL)?)
 }
 
-/// A process that has ended is `ESRCH`.
-pub fn signal(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
-    // SAFETY: no siginfo is passed, integers otherwise.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd.as_raw_fd(),
-            signal as libc::c_int,
-            std::ptr::null::<libc::siginfo_t>(),
-            0,
-        )
-    })?;
-    Ok(())
+/// Sends SIGCONT, which continues a process that a signal has stopped.
+pub fn resume(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(pidfd_send_signal(pidfd, Signal::CONT)?)
 }

@@ -1,16 +1,18 @@
-//! Forking a process of one thread, and becoming another program by descriptor.
+//! Forking a process that has one thread, and replacing a process by another program.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd};
 
-use super::check;
+use nix::fcntl::AtFlags;
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Runs `child` in a new process, which ends when that returns, and gives its number here.
+/// Runs `child` in a new process, which exits when `child` returns. The caller gets the number of the new process.
 ///
-/// Only for the launcher, which has one thread: no lock can be held by a thread that is not there any more.
+/// Only a process with one thread may call this, as the launcher does: in the child no other thread exists that could hold a lock.
 pub fn fork(child: impl FnOnce()) -> io::Result<i32> {
-    // SAFETY: the caller has one thread, so the child's memory is consistent and any function may be called in it.
+    // SAFETY: the caller has one thread, so the child's memory is consistent and the child may call any function.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -21,73 +23,91 @@ pub fn fork(child: impl FnOnce()) -> io::Result<i32> {
     }
 }
 
-/// To be killed when the parent ends; `None` takes it back.
-pub fn die_with_parent(signal: Option<nix::sys::signal::Signal>) -> io::Result<()> {
-    let number = signal.map_or(0, |signal| signal as libc::c_ulong);
-    // SAFETY: integers only.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, number, 0, 0, 0) }.into()).map(drop)
+/// Asks the kernel to kill this process when its parent ends.
+pub fn die_with_parent() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Neither this process nor what it starts can gain privileges by exec any more.
+/// Takes [`die_with_parent`] back.
+pub fn outlive_parent() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(None)?)
+}
+
+/// From now on neither this process nor anything it starts can gain privileges by exec.
 pub fn no_new_privileges() -> io::Result<()> {
-    // SAFETY: integers only.
-    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into()).map(drop)
+    Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Undoes what the parent's signal handling left: exec keeps ignored signals and the mask.
-pub fn reset_signals() {
-    // SAFETY: a zeroed set is initialised by sigemptyset; the default action is valid for every signal that takes one.
-    unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        for number in 1..=libc::SIGRTMAX() {
-            libc::signal(number, libc::SIG_DFL);
+/// Unblocks every signal and gives each its default action. Exec would otherwise keep the mask and the ignored signals that the
+/// parent left.
+pub fn reset_signals() -> io::Result<()> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default action runs no code of ours. For KILL and STOP the kernel refuses the call, which changes nothing.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+    Ok(())
+}
+
+/// The descriptors that a program starts with. It inherits no others.
+pub struct ProgramFds<'a> {
+    pub stdin: BorrowedFd<'a>,
+    pub stdout_and_stderr: BorrowedFd<'a>,
+    /// Becomes [`SOCKET_FD`].
+    pub socket: BorrowedFd<'a>,
+    /// Get the numbers after [`SOCKET_FD`]. There may be [`MAX_OTHERS`].
+    pub others: Vec<BorrowedFd<'a>>,
+}
+
+/// The number that a program finds its listening socket at.
+pub const SOCKET_FD: RawFd = 3;
+
+/// Descriptors from this number on are not overwritten by [`exec`].
+const FIRST_KEPT_FD: RawFd = 10;
+
+const MAX_OTHERS: usize = 6;
+
+/// Copies `fd` to a number that [`exec`] does not overwrite. The copy is closed at exec.
+pub fn copy_out_of_the_way(fd: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, FIRST_KEPT_FD)?)
+}
+
+/// Replaces this process by the program in `file`.
+///
+/// Returns only if that fails. By then it may have overwritten the descriptors 0 to 9, whoever owns them, so all that is left to
+/// do is to report the error over a descriptor that was copied out of the way, and to exit.
+pub fn exec(file: impl AsFd, fds: &ProgramFds<'_>, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let replace = || -> io::Result<std::convert::Infallible> {
+        let file = copy_out_of_the_way(file)?;
+        let stdin = copy_out_of_the_way(fds.stdin)?;
+        let output = copy_out_of_the_way(fds.stdout_and_stderr)?;
+        let socket = copy_out_of_the_way(fds.socket)?;
+        let others = fds.others.iter().map(copy_out_of_the_way).collect::<io::Result<Vec<_>>>()?;
+        if others.len() > MAX_OTHERS {
+            return Err(io::ErrorKind::InvalidInput.into());
         }
-    }
-}
-
-/// A copy of `fd` with a number from `first` on, closed at exec.
-pub fn move_up(fd: &OwnedFd, first: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: integers only.
-    super::descriptor(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) }.into())
-}
-
-/// Makes `fd` the descriptor `number`, to be kept over exec.
-pub fn place(fd: OwnedFd, number: RawFd) -> io::Result<()> {
-    if fd.as_raw_fd() == number {
-        // SAFETY: integers only; clears close-on-exec.
-        check(unsafe { libc::fcntl(number, libc::F_SETFD, 0) }.into())?;
-        let _ = fd.into_raw_fd();
-        return Ok(());
-    }
-    // SAFETY: both are open or free numbers of this process; whatever was at `number` is meant to go.
-    check(unsafe { libc::dup2(fd.as_raw_fd(), number) }.into()).map(drop)
-}
-
-/// Every descriptor from `first` on is closed at exec.
-pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
-    // SAFETY: integers only.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
-        .map(drop)
-}
-
-/// Becomes the program behind `file`. Returns only on an error.
-pub fn exec(file: BorrowedFd<'_>, arguments: &[CString], environment: &[CString]) -> io::Error {
-    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
-        strings.iter().map(|s| CStr::as_ptr(s)).chain([std::ptr::null()]).collect()
+        nix::unistd::dup2_stdin(stdin)?;
+        nix::unistd::dup2_stdout(&output)?;
+        nix::unistd::dup2_stderr(output)?;
+        let mut number = SOCKET_FD;
+        for fd in std::iter::once(socket).chain(others) {
+            // SAFETY: whoever owns the number loses it with this process image; nothing uses it between here and the exec or the
+            // exit.
+            let _ = unsafe { nix::unistd::dup2_raw(fd, number) }?.into_raw_fd();
+            number += 1;
+        }
+        close_on_exec_from(number)?;
+        Ok(nix::unistd::execveat(file, c"", arguments, environment, AtFlags::AT_EMPTY_PATH)?)
     };
-    let (arguments, environment) = (pointers(arguments), pointers(environment));
-    // SAFETY: null-terminated arrays of live C strings.
-    unsafe {
-        libc::syscall(
-            libc::SYS_execveat,
-            file.as_raw_fd(),
-            c"".as_ptr(),
-            arguments.as_ptr(),
-            environment.as_ptr(),
-            libc::AT_EMPTY_PATH,
-        );
+    match replace() {
+        Ok(never) => match never {},
+        Err(error) => error,
     }
-    io::Error::last_os_error()
+}
+
+/// Marks every descriptor from `first` on to be closed at exec.
+fn close_on_exec_from(first: RawFd) -> io::Result<()> {
+    // SAFETY: the call takes integers only, and closes nothing now.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,8 +1,8 @@
-//! How much a workspace may hold, where the host can enforce it: project quotas of the data directory's file system.
+//! The size limit of workspaces, if the host can enforce it with project quotas of the data directory's file system.
 //!
-//! A workspace's directory carries the number of its account itself, so that nothing has to be remembered elsewhere. Numbers are
-//! drawn by chance from a range that others rarely use, and one is taken only if its account is empty. Where there is no way to
-//! enforce a limit there is none, and that is said once at the start and by `cove doctor`.
+//! The directory of a workspace carries its project number itself, so the daemon stores it nowhere else. Numbers are random,
+//! from a range that other programs rarely use, and a number is taken only if its project is empty. If the host cannot
+//! enforce limits, there is no limit; the daemon logs that once at its start, and `cove doctor` reports it.
 
 use std::fs::File;
 use std::io;
@@ -12,21 +12,21 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::quota;
 
-/// Accounts of ours: Docker counts from 1 on, Kubernetes from 2^20.
+/// The first project number of the daemon: Docker counts from 1, Kubernetes from 2^20.
 const FIRST_PROJECT: u32 = 1 << 30;
 const PROJECTS: u32 = 1 << 30;
 const DRAWS: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Quota {
-    /// None was asked for.
+    /// The configuration sets no limit.
     Unlimited,
     Enforced {
         bytes: u64,
-        /// Whose file system it is.
+        /// The root of the workspaces, which is on the file system with the quotas.
         root: PathBuf,
     },
-    /// One was asked for, and this host cannot hold anybody to it.
+    /// The configuration sets a limit that this host cannot enforce.
     Unenforceable { why: String },
 }
 
@@ -39,7 +39,7 @@ impl Quota {
         }
     }
 
-    /// Holds a workspace to the limit, whatever it was before. One from before there was a limit is held to what is added.
+    /// Applies the limit to a workspace, whatever its limit was before. Files from before there was a limit do not count.
     pub fn apply(&self, workspace: &Path) -> io::Result<()> {
         let Self::Enforced { bytes, .. } = self else { return Ok(()) };
         let dir = directory(workspace)?;
@@ -47,7 +47,7 @@ impl Quota {
             Some(project) => project,
             None => {
                 let project = free_project(&dir)?;
-                // The limit first: what is on the account is never without one.
+                // The limit is set first, so that no file is in the project without a limit.
                 quota::set_limit(dir.as_fd(), project, *bytes)?;
                 quota::set_project(dir.as_fd(), project)?;
                 return Ok(());
@@ -56,7 +56,7 @@ impl Quota {
         quota::set_limit(dir.as_fd(), project, *bytes)
     }
 
-    /// The account of a workspace, to be closed when its files are gone.
+    /// The quota project of a workspace, to be closed when its files are gone.
     pub fn account_of(&self, workspace: &Path) -> Option<Project> {
         let Self::Enforced { root, .. } = self else { return None };
         let dir = directory(workspace).ok()?;
@@ -65,7 +65,7 @@ impl Quota {
     }
 }
 
-/// An account that was given to a workspace.
+/// A quota project that belongs to a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
     project: u32,
@@ -74,16 +74,16 @@ pub struct Project {
 
 impl Project {
     pub fn used_bytes(&self) -> io::Result<u64> {
-        Ok(quota::account(directory(&self.root)?.as_fd(), self.project)?.used)
+        Ok(quota::usage(directory(&self.root)?.as_fd(), self.project)?.used)
     }
 
-    /// Takes the limit away, which makes the number free again once its files are gone.
+    /// Removes the limit. The number is free again when its files are gone.
     pub fn close(&self) -> io::Result<()> {
         quota::set_limit(directory(&self.root)?.as_fd(), self.project, 0)
     }
 }
 
-/// Whether limits hold on the file system of a directory; otherwise why not, for an operator.
+/// Checks whether the file system of a directory enforces limits. The error tells an operator why not.
 pub fn is_enforceable(dir: &Path) -> Result<(), String> {
     let open = directory(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     match quota::is_enforced(open.as_fd()) {
@@ -98,7 +98,7 @@ fn free_project(dir: &File) -> io::Result<u32> {
     for _ in 0..DRAWS {
         let draw = getrandom::u32().map_err(io::Error::other)?;
         let project = FIRST_PROJECT + draw % PROJECTS;
-        let account = quota::account(dir.as_fd(), project)?;
+        let account = quota::usage(dir.as_fd(), project)?;
         if (account.limit, account.used, account.files) == (0, 0, 0) {
             return Ok(project);
         }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_cannot_be_enforced_is_none_and_says_why() {
-        // The kernel's own file system for processes never has quotas.
+        // `/proc` never has quotas.
         let quota = Quota::open(Path::new("/proc"), 5);
         let Quota::Unenforceable { why } = &quota else { panic!("{quota:?}") };
         assert!(why.contains("quota"), "{why}");

@@ -1,8 +1,8 @@
-//! Removes a tree that somebody hostile has made: links are never followed, depth costs neither stack nor descriptors, and
-//! what cannot be read is made readable first.
+//! Removes a directory tree that may be hostile: links are never followed, depth costs neither stack nor descriptors, the
+//! number and the length of names cost no memory, and an unreadable directory is made readable first.
 //!
-//! Nobody else is in the tree: it was moved to the trash, and no sandbox has it mounted any more. A directory that lies too
-//! deep is moved up to the trash and has its turn there.
+//! Nobody else uses the tree: it was moved to the trash, and no sandbox has it mounted. A directory that is too deep is
+//! moved up to the trash and removed from there.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -12,28 +12,22 @@ use std::path::Path;
 
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, renameat};
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// Directories open at once, and frames on the stack.
+/// The most directories that are open at once, each with two descriptors, and the most frames on the stack.
 const MAX_DEPTH: usize = 64;
 
-/// Removes everything in the trash. Goes on past what cannot be removed, and says so at the end with the first reason.
+const OPEN_FLAGS: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Removes everything in the trash. If something cannot be removed, it continues, and returns the first error at the end.
 pub fn empty_trash(trash: &Path) -> io::Result<()> {
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let root = OwnedFd::from(std::fs::File::open(trash)?);
     let tag = getrandom::u64().map_err(io::Error::other)?;
     let mut sweep = Sweep { root: root.as_fd(), tag, moved: 0, first_error: None };
-    // Each round ends with fewer levels than it began with, so that rounds end. What cannot be removed makes no new round.
-    loop {
-        let moved_before = sweep.moved;
-        let mut dir = Dir::openat(root.as_fd(), c".", flags, Mode::empty())?;
-        sweep.content(&mut dir, 0);
-        if sweep.moved == moved_before {
-            break;
-        }
-    }
+    // Each round removes something or moves something up, so the loop ends. Files that cannot be removed cause no new round.
+    while sweep.content(root.as_fd(), 0)? {}
     match sweep.first_error {
         None => Ok(()),
         Some((name, error)) => {
@@ -45,31 +39,38 @@ pub fn empty_trash(trash: &Path) -> io::Result<()> {
 
 struct Sweep<'a> {
     root: BorrowedFd<'a>,
-    /// Of the names that directories moved up get: an earlier sweep may have left some.
+    /// The number in the next name of a directory that is moved up. An earlier sweep may have left some of these names.
     tag: u64,
     moved: u64,
     first_error: Option<(CString, Errno)>,
 }
 
 impl Sweep<'_> {
-    fn content(&mut self, dir: &mut Dir, depth: usize) {
-        // Taken out of the iterator first: what is removed while it reads may or may not appear.
-        let mut names: Vec<(CString, Option<Type>)> = Vec::new();
-        for entry in dir.iter() {
-            match entry {
-                Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
-                Ok(entry) => names.push((entry.file_name().to_owned(), entry.file_type())),
-                Err(error) => self.note(c".", error),
+    /// Removes what is in a directory, while it is read. Returns whether anything was removed: then an entry may have been
+    /// missed, because a file system may skip some while others disappear.
+    fn content(&mut self, dir: BorrowedFd<'_>, depth: usize) -> Result<bool, Errno> {
+        let mut removed = false;
+        for entry in Dir::openat(dir, c".", OPEN_FLAGS, Mode::empty())?.iter() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.note(c".", error);
+                    break;
+                }
+            };
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            match self.entry(dir, name, entry.file_type(), depth) {
+                Ok(()) => removed = true,
+                Err(error) => self.note(name, error),
             }
         }
-        for (name, kind) in names {
-            if let Err(error) = self.entry(dir, &name, kind, depth) {
-                self.note(&name, error);
-            }
-        }
+        Ok(removed)
     }
 
-    fn entry(&mut self, parent: &Dir, name: &CStr, kind: Option<Type>, depth: usize) -> Result<(), Errno> {
+    fn entry(&mut self, parent: BorrowedFd<'_>, name: &CStr, kind: Option<Type>, depth: usize) -> Result<(), Errno> {
         let is_dir = match kind {
             Some(kind) => kind == Type::Directory,
             None => {
@@ -89,20 +90,24 @@ impl Sweep<'_> {
             self.moved += 1;
             return Ok(());
         }
-        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let opened = Dir::openat(parent, name, flags, Mode::empty());
-        // Its owner may have taken the right to read or to change it from everybody; it is known to be no link.
-        let mut dir = match opened {
+        let open = || openat(parent, name, OPEN_FLAGS, Mode::empty());
+        // Its owner may have removed all permissions to read or change it. It is known to be no link.
+        let dir = match open() {
             Err(Errno::EACCES) => {
                 fchmodat(parent, name, Mode::S_IRWXU, FchmodatFlags::FollowSymlink)?;
-                Dir::openat(parent, name, flags, Mode::empty())?
+                open()?
             }
             other => other?,
         };
-        // Not being able to is no error yet: root needs no permission.
+        // A failure is no error yet: root needs no permission.
         let _ = nix::sys::stat::fchmod(&dir, Mode::S_IRWXU);
-        self.content(&mut dir, depth + 1);
-        unlinkat(parent, name, UnlinkatFlags::RemoveDir)
+        loop {
+            let removed = self.content(dir.as_fd(), depth + 1)?;
+            match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
+                Err(Errno::ENOTEMPTY) if removed => {}
+                other => return other,
+            }
+        }
     }
 
     fn note(&mut self, name: &CStr, error: Errno) {
@@ -136,7 +141,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let trash = folder.path().join("trash");
         std::fs::create_dir(&trash).unwrap();
-        // Relative to the last, since no path can be so long.
+        // Each step is relative to the last directory, because no path can be that long.
         let mut at = OwnedFd::from(std::fs::File::open(&trash).unwrap());
         for _ in 0..3000 {
             nix::sys::stat::mkdirat(&at, c"d", Mode::S_IRWXU).unwrap();

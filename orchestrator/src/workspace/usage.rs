@@ -1,7 +1,8 @@
-//! How much a workspace holds, by a walk through it that is bounded and opens nothing but directories.
+//! Counts the size of a workspace by a limited walk that opens only directories.
 //!
-//! Whoever is in the workspace may change it meanwhile: a link is never followed, each step is taken from a directory that is
-//! held open, so that the walk cannot be led out. What is counted is space on the disk; a file with two names counts twice.
+//! A sandbox may change the workspace during the walk. Links are never followed, and each step starts from a directory that
+//! is held open, so the walk cannot be led out of the workspace. It counts the space on disk; a file with two names counts
+//! twice.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -11,16 +12,16 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
-/// Directories open at once.
+/// The most directories that are open at once.
 const MAX_DEPTH: usize = 64;
-/// Of `st_blocks`.
+/// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// What a walk may still look at; one for all workspaces of a listing.
+/// The number of entries that a walk may still look at, shared by all workspaces of a listing.
 #[derive(Debug)]
 pub struct Budget(pub usize);
 
-/// The bytes of everything below a directory; `None` where the budget, the depth or a right to read did not suffice.
+/// The bytes of everything below a directory. `None` if the budget, the depth or a permission did not suffice.
 pub fn used_bytes(path: &Path, budget: &mut Budget) -> Option<u64> {
     let root = OwnedFd::from(std::fs::File::open(path).ok()?);
     content(&root, c".", budget, 0)
@@ -33,7 +34,7 @@ fn content(parent: &OwnedFd, name: &std::ffi::CStr, budget: &mut Budget, depth: 
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut dir = match Dir::openat(parent.as_fd(), name, flags, Mode::empty()) {
         Ok(dir) => dir,
-        // Gone meanwhile, or something else by now.
+        // The entry is gone, or is no longer a directory.
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Some(0),
         Err(_) => return None,
     };

@@ -1,6 +1,6 @@
-//! A local directory's content as a tar stream: links as links, modes and times kept, owners left out.
+//! Writes the content of a local directory as a tar stream: links stay links, modes and times are kept, owners are left out.
 //!
-//! Sockets, FIFOs and devices are passed over and named. It refuses a file that shrinks while it is read.
+//! Sockets, FIFOs and devices are skipped and reported. A file that shrinks while it is read is an error.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use tar::{Builder, EntryType, Header};
 
-/// Directories in directories. The kernel's limit of a path is not far beyond.
+/// The deepest nesting of directories. The kernel's limit for a path is not far beyond.
 const MAX_DEPTH: usize = 2000;
 const MODE_BITS: u32 = 0o777;
 
 pub struct Packed {
-    /// What was passed over.
+    /// The files that were skipped.
     pub skipped: Vec<PathBuf>,
 }
 
-/// The size of all files, as far as it can be seen: for a progress bar.
+/// The size of all files that can be read, for a progress bar.
 pub fn measure(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
     let size = |entry: fs::DirEntry| match entry.metadata() {
@@ -44,13 +44,13 @@ struct Packing<'a> {
 impl Packing<'_> {
     fn directory(&mut self, path: &Path, name: &Path, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
-            return Err(at(path, io::Error::other("too many directories in one another")));
+            return Err(at(path, io::Error::other("directories are nested too deeply")));
         }
         let mut names = Vec::new();
         for entry in fs::read_dir(path).map_err(|e| at(path, e))? {
             names.push(entry.map_err(|e| at(path, e))?.file_name());
         }
-        // The same tree is the same stream.
+        // Sorted, so that the same directory always gives the same stream.
         names.sort();
         for child in names {
             self.entry(&path.join(&child), &name.join(&child), depth)?;
@@ -78,7 +78,7 @@ impl Packing<'_> {
     }
 
     fn file(&mut self, path: &Path, name: &Path) -> io::Result<()> {
-        // If it became a FIFO since, opening it must not wait; if a link, it is not followed.
+        // If it has become a FIFO meanwhile, opening it must not wait; if it has become a link, it must not be followed.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let file = File::options().read(true).custom_flags(flags).open(path).map_err(|e| at(path, e))?;
         let metadata = file.metadata().map_err(|e| at(path, e))?;
@@ -107,7 +107,7 @@ fn at(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// As many bytes as the header says: one that grows is cut, one that shrinks is an error.
+/// Reads exactly as many bytes as the header says. A file that grows is cut, a file that shrinks is an error.
 struct Exactly {
     file: File,
     left: u64,
@@ -120,7 +120,7 @@ impl Read for Exactly {
             return Ok(0);
         }
         match self.file.read(&mut buffer[..wanted])? {
-            0 => Err(io::Error::other("it became shorter while it was read")),
+            0 => Err(io::Error::other("the file became shorter while it was read")),
             read => {
                 self.left -= read as u64;
                 Ok(read)

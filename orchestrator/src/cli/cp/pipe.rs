@@ -1,4 +1,4 @@
-//! Between code that blocks, as tar and files do, and bodies that are polled: pieces through a bounded channel.
+//! Connects code that blocks, such as tar and files, with HTTP bodies that are polled: pieces go through a bounded channel.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -9,33 +9,33 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-use super::progress::Meter;
+use super::super::progress::Progress;
 use crate::client::{Body, ClientError, Download};
 
 const PIECE_BYTES: usize = 256 << 10;
-/// Pieces between the two: enough that neither waits for the other's every step.
+/// How many pieces the channel holds: enough that the two sides rarely wait for each other.
 const DEPTH: usize = 4;
 
-/// Before the first piece of something large: a daemon that refuses it, as for a path that may not be written to, has said so
-/// by then. One that is in the middle of sending sees its connection break instead, and not why.
-const HESITATION: Duration = Duration::from_millis(50);
+/// A pause before the first piece of a large body. By then a daemon that refuses the upload has said why. A client that is in the
+/// middle of sending would only see its connection break.
+const PAUSE_BEFORE_SENDING: Duration = Duration::from_millis(50);
 
 type Piece = io::Result<Bytes>;
 
-/// A body of what is written, and where to write it. The body ends well only by `finish`.
-pub fn body(mut meter: Meter) -> (PieceWriter, Body) {
+/// A request body, and the writer that fills it. The body is complete only after `finish`.
+pub fn body(mut progress: Progress) -> (PieceWriter, Body) {
     let (sender, mut receiver) = mpsc::channel::<Piece>(DEPTH);
-    // What is one piece goes at once: it is sent by the time anybody refuses it.
-    let is_large = meter.total().is_none_or(|total| total > PIECE_BYTES as u64);
-    let mut hesitation = is_large.then(|| Box::pin(tokio::time::sleep(HESITATION)));
+    // A single piece needs no pause: it is sent before anybody can refuse it.
+    let is_large = progress.total().is_none_or(|total| total > PIECE_BYTES as u64);
+    let mut pause = is_large.then(|| Box::pin(tokio::time::sleep(PAUSE_BEFORE_SENDING)));
     let pieces = poll_fn(move |context| {
-        if let Some(waiting) = &mut hesitation {
+        if let Some(waiting) = &mut pause {
             std::task::ready!(waiting.as_mut().poll(context));
-            hesitation = None;
+            pause = None;
         }
         receiver.poll_recv(context).map(|piece| {
             Some(piece?.map(|bytes| {
-                meter.add(bytes.len() as u64);
+                progress.add(bytes.len() as u64);
                 Frame::data(bytes)
             }))
         })
@@ -43,7 +43,7 @@ pub fn body(mut meter: Meter) -> (PieceWriter, Body) {
     (PieceWriter { sender, buffer: Vec::new() }, StreamBody::new(pieces).boxed())
 }
 
-/// For a thread that may block.
+/// Fills a body. Only for a thread that may block.
 pub struct PieceWriter {
     sender: mpsc::Sender<Piece>,
     buffer: Vec<u8>,
@@ -54,7 +54,7 @@ impl PieceWriter {
         self.sender.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// What failed also cuts the body, so that half of something is not taken for the whole.
+    /// Ends the body. After an error the body ends with an error too, so that nobody takes a part for the whole.
     pub fn finish(mut self, result: io::Result<()>) -> io::Result<()> {
         let result = result.and_then(|()| self.flush());
         if let Err(error) = &result {
@@ -81,7 +81,7 @@ impl Write for PieceWriter {
     }
 }
 
-/// Copies until the end, in pieces of a good size.
+/// Copies everything, in large pieces.
 pub fn copy(from: &mut dyn Read, to: &mut PieceWriter) -> io::Result<()> {
     loop {
         let mut piece = vec![0; PIECE_BYTES];
@@ -102,7 +102,7 @@ pub fn copy(from: &mut dyn Read, to: &mut PieceWriter) -> io::Result<()> {
 /// Passes a download on into a channel that a blocking thread reads.
 pub struct Feeder(mpsc::Sender<Piece>);
 
-/// For a thread that may block.
+/// Reads a download. Only for a thread that may block.
 pub struct PieceReader {
     receiver: mpsc::Receiver<Piece>,
     present: Bytes,
@@ -114,12 +114,12 @@ pub fn reader() -> (Feeder, PieceReader) {
 }
 
 impl Feeder {
-    /// Ends early, and well, where the reader wants no more: the reader knows why.
-    pub async fn feed(self, download: &mut Download, meter: &mut Meter) -> Result<(), ClientError> {
+    /// Ends early and without an error if the reader has stopped: the reader knows why.
+    pub async fn feed(self, download: &mut Download, progress: &mut Progress) -> Result<(), ClientError> {
         loop {
             match download.next().await {
                 Ok(Some(bytes)) => {
-                    meter.add(bytes.len() as u64);
+                    progress.add(bytes.len() as u64);
                     if self.0.send(Ok(bytes)).await.is_err() {
                         return Ok(());
                     }

@@ -1,4 +1,4 @@
-//! Where something is copied from or to: `SESSION:PATH`, a local path, or `-`. Pure.
+//! The source and the destination of a copy: `SESSION:PATH`, a local path, or `-`. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +18,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// As scp has it: a colon before any slash makes it remote, so a local name with a colon is written `./a:b`.
+    /// Parses a place as scp does: a colon before any slash makes it a path in a session. A local name with a colon is `./a:b`.
     pub fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
         if bytes == b"-" {
@@ -26,12 +26,12 @@ impl Place {
         }
         let colon = bytes.iter().position(|byte| *byte == b':');
         let remote = colon.and_then(|at| {
-            // An id has no slash in it.
+            // An id contains no slash.
             let id = SessionId::new(std::str::from_utf8(&bytes[..at]).ok()?).ok()?;
             Some((id, &bytes[at + 1..]))
         });
         match remote {
-            // Nothing behind the colon is the workspace itself.
+            // Nothing after the colon means the workspace itself.
             Some((id, b"")) => Self::Session { id, path: b".".to_vec() },
             Some((id, path)) => Self::Session { id, path: path.to_vec() },
             None => Self::Local(PathBuf::from(text)),
@@ -41,7 +41,7 @@ impl Place {
 
 /// What is at the destination now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum There {
+pub enum Existing {
     Nothing,
     Directory,
     Other,
@@ -49,37 +49,37 @@ pub enum There {
 
 /// What is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum SourceKind {
     File,
     Directory,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Misplaced {
-    /// A directory onto a file.
+pub enum TargetError {
+    /// A directory cannot replace a file.
     DirectoryOntoFile,
-    /// A file into a directory that is not there.
+    /// The destination names a directory that does not exist.
     NoDirectory,
-    /// A file without a name into a directory.
+    /// The source has no name that it could get in the destination directory.
     NoName,
 }
 
-/// The path that the copy gets, as `cp -r` would have it: into a directory that is there under the source's name, else as
-/// the destination itself. `source/.` means its content.
-pub fn target(source: &[u8], what: What, destination: &[u8], there: There) -> Result<Vec<u8>, Misplaced> {
+/// The path of the copy, as `cp -r` would choose it: in an existing directory under the source's name, else the destination
+/// itself. `source/.` means the content of `source`.
+pub fn target(source: &[u8], what: SourceKind, destination: &[u8], there: Existing) -> Result<Vec<u8>, TargetError> {
     match (what, there) {
-        (What::Directory, There::Other) => Err(Misplaced::DirectoryOntoFile),
-        (What::File, There::Nothing) if destination.ends_with(b"/") => Err(Misplaced::NoDirectory),
-        (_, There::Nothing | There::Other) => Ok(destination.to_vec()),
-        (_, There::Directory) => match (name(source), what) {
+        (SourceKind::Directory, Existing::Other) => Err(TargetError::DirectoryOntoFile),
+        (SourceKind::File, Existing::Nothing) if destination.ends_with(b"/") => Err(TargetError::NoDirectory),
+        (_, Existing::Nothing | Existing::Other) => Ok(destination.to_vec()),
+        (_, Existing::Directory) => match (name(source), what) {
             (Some(name), _) => Ok(below(destination, name)),
-            (None, What::Directory) => Ok(destination.to_vec()),
-            (None, What::File) => Err(Misplaced::NoName),
+            (None, SourceKind::Directory) => Ok(destination.to_vec()),
+            (None, SourceKind::File) => Err(TargetError::NoName),
         },
     }
 }
 
-/// The last name of a path; none for `.`, `..`, `/` and what ends in `/.`.
+/// The last name in a path; `None` for `.`, `..`, `/` and paths that end in `/.`.
 fn name(path: &[u8]) -> Option<&[u8]> {
     let end = path.iter().rposition(|byte| *byte != b'/')? + 1;
     let name = path[..end].rsplit(|byte| *byte == b'/').next()?;
@@ -128,17 +128,17 @@ mod tests {
         let to = |source: &str, what, destination: &str, there| {
             target(source.as_bytes(), what, destination.as_bytes(), there).map(|path| String::from_utf8(path).unwrap())
         };
-        assert_eq!(to("a/f", What::File, "d", There::Directory).unwrap(), "d/f");
-        assert_eq!(to("a/f", What::File, "d/", There::Directory).unwrap(), "d/f");
-        assert_eq!(to("a/f", What::File, "g", There::Other).unwrap(), "g");
-        assert_eq!(to("a/f", What::File, "g", There::Nothing).unwrap(), "g");
-        assert_eq!(to("a/f", What::File, "g/", There::Nothing), Err(Misplaced::NoDirectory));
-        assert_eq!(to("a/d/", What::Directory, "e", There::Directory).unwrap(), "e/d");
-        assert_eq!(to("a/d", What::Directory, "e", There::Nothing).unwrap(), "e");
-        assert_eq!(to("a/d/.", What::Directory, "e", There::Directory).unwrap(), "e");
-        assert_eq!(to(".", What::Directory, "e", There::Directory).unwrap(), "e");
-        assert_eq!(to("..", What::Directory, "e", There::Directory).unwrap(), "e");
-        assert_eq!(to("/", What::Directory, "/", There::Directory).unwrap(), "/");
-        assert_eq!(to("d", What::Directory, "f", There::Other), Err(Misplaced::DirectoryOntoFile));
+        assert_eq!(to("a/f", SourceKind::File, "d", Existing::Directory).unwrap(), "d/f");
+        assert_eq!(to("a/f", SourceKind::File, "d/", Existing::Directory).unwrap(), "d/f");
+        assert_eq!(to("a/f", SourceKind::File, "g", Existing::Other).unwrap(), "g");
+        assert_eq!(to("a/f", SourceKind::File, "g", Existing::Nothing).unwrap(), "g");
+        assert_eq!(to("a/f", SourceKind::File, "g/", Existing::Nothing), Err(TargetError::NoDirectory));
+        assert_eq!(to("a/d/", SourceKind::Directory, "e", Existing::Directory).unwrap(), "e/d");
+        assert_eq!(to("a/d", SourceKind::Directory, "e", Existing::Nothing).unwrap(), "e");
+        assert_eq!(to("a/d/.", SourceKind::Directory, "e", Existing::Directory).unwrap(), "e");
+        assert_eq!(to(".", SourceKind::Directory, "e", Existing::Directory).unwrap(), "e");
+        assert_eq!(to("..", SourceKind::Directory, "e", Existing::Directory).unwrap(), "e");
+        assert_eq!(to("/", SourceKind::Directory, "/", Existing::Directory).unwrap(), "/");
+        assert_eq!(to("d", SourceKind::Directory, "f", Existing::Other), Err(TargetError::DirectoryOntoFile));
     }
 }

@@ -1,6 +1,7 @@
-//! Carries keys there and output back, until the shell ends, the caller leaves, the connection is lost or a signal comes.
+//! Sends keys to a terminal in a session and prints its output, until the shell ends, the caller leaves, the connection is lost or
+//! a signal comes.
 //!
-//! The terminal is raw exactly as long as one of the two functions here runs.
+//! The caller's terminal is in raw mode exactly as long as one of the two functions here runs.
 
 use std::io;
 
@@ -13,119 +14,135 @@ use super::escape::{Action, Escapes, HELP};
 use super::keyboard::Keyboard;
 use super::raw::RawMode;
 use super::screen::Screen;
-use super::window::{Change, Changes, size};
+use super::window::{WindowChange, WindowChanges, size};
 use crate::client::{ClientError, TerminalEvent, TerminalReader, TerminalWriter};
 
-/// Why it is over.
+/// What Ctrl-C sends from a terminal in raw mode.
+const CONTROL_C: u8 = 0x03;
+
+/// Why a terminal connection is over.
 #[derive(Debug)]
-pub enum Ended {
+pub enum AttachEnd {
     Exit { exit_code: Option<i32>, reason: Option<String> },
     Detached,
     Lost(String),
     Signal(i32),
 }
 
-/// How typing ends; it never does by itself.
+/// Why the caller no longer types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Typing {
+pub enum TypingEnd {
     Detached,
+    /// Ctrl-C was typed while the program had not begun.
+    Cancelled,
     Signal(i32),
     Lost(String),
 }
 
 fn terminal_error(error: io::Error) -> Failure {
-    Failure::failed(format!("the terminal cannot be used: {error}"))
+    Failure::failed(format!("cannot use the terminal: {error}"))
 }
 
-/// A shell: its output comes by the same connection as its end.
+/// Connects the caller's terminal to a shell. The connection carries the output and the shell's end.
 pub async fn attach(
     mut reader: TerminalReader,
     writer: TerminalWriter,
     interrupts: &mut Interrupts,
-) -> Result<Ended, Failure> {
+) -> Result<AttachEnd, Failure> {
     let raw = RawMode::enter().map_err(terminal_error)?;
     let mut screen = Screen::default();
     let mut stdout = tokio::io::stdout();
     let ended = tokio::select! {
         ended = print(&mut reader, &mut stdout, &mut screen) => ended?,
-        typing = type_into(writer, &raw) => match typing? {
-            Typing::Detached => Ended::Detached,
-            Typing::Signal(signal) => Ended::Signal(signal),
-            Typing::Lost(why) => Ended::Lost(why),
+        typing = type_into(writer, &raw, || false) => match typing? {
+            TypingEnd::Detached | TypingEnd::Cancelled => AttachEnd::Detached,
+            TypingEnd::Signal(signal) => AttachEnd::Signal(signal),
+            TypingEnd::Lost(why) => AttachEnd::Lost(why),
         },
-        signal = interrupts.next() => Ended::Signal(signal),
+        signal = interrupts.next() => AttachEnd::Signal(signal),
     };
-    // Where the shell ended by itself there is nothing to mend, unless the session ended under a full-screen program.
-    if screen.is_alternate() || !matches!(ended, Ended::Exit { reason: None, .. }) {
-        screen.repair().await;
+    // A shell that ended by itself has restored the screen, unless its session ended while a full-screen program ran.
+    if screen.is_alternate() || !matches!(ended, AttachEnd::Exit { reason: None, .. }) {
+        screen.restore().await;
     }
     drop(raw);
     Ok(ended)
 }
 
-/// A program whose output and end come by another way, which `work` follows; keys and the window's size go by this one.
+/// Connects the caller's keyboard and window size to a program. `work` follows the program's output and end over another connection.
+/// While `is_waiting`, the terminal belongs to another command: keys are dropped, and Ctrl-C ends the wait.
 pub async fn drive_program<T>(
     mut reader: TerminalReader,
     writer: TerminalWriter,
     interrupts: &mut Interrupts,
+    is_waiting: impl Fn() -> bool,
     work: impl Future<Output = Result<T, Failure>>,
-) -> Result<Result<T, Typing>, Failure> {
+) -> Result<Result<T, TypingEnd>, Failure> {
     let raw = RawMode::enter().map_err(terminal_error)?;
     let done = tokio::select! {
         result = work => result.map(Ok),
-        typing = type_into(writer, &raw) => typing.map(Err),
-        signal = interrupts.next() => Ok(Err(Typing::Signal(signal))),
-        never = pass_over(&mut reader) => match never {},
+        typing = type_into(writer, &raw, is_waiting) => typing.map(Err),
+        signal = interrupts.next() => Ok(Err(TypingEnd::Signal(signal))),
+        never = drop_output(&mut reader) => match never {},
     };
     drop(raw);
     done
 }
 
-async fn print(reader: &mut TerminalReader, stdout: &mut Stdout, screen: &mut Screen) -> Result<Ended, Failure> {
+async fn print(reader: &mut TerminalReader, stdout: &mut Stdout, screen: &mut Screen) -> Result<AttachEnd, Failure> {
     loop {
         match reader.next().await {
             Ok(TerminalEvent::Output(bytes)) => {
                 screen.printed(&bytes);
                 write(stdout, &bytes).await.map_err(|e| Failure::stdout(&e))?;
             }
-            Ok(TerminalEvent::Exit { exit_code, reason }) => return Ok(Ended::Exit { exit_code, reason }),
-            Err(ClientError::Lost(why)) => return Ok(Ended::Lost(why)),
+            Ok(TerminalEvent::Exit { exit_code, reason }) => return Ok(AttachEnd::Exit { exit_code, reason }),
+            Err(ClientError::Lost(why)) => return Ok(AttachEnd::Lost(why)),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Reads on, so that the connection's own frames are answered; what it shows is shown already.
-async fn pass_over(reader: &mut TerminalReader) -> std::convert::Infallible {
+/// Reads and drops output, which `work` shows. The connection has to be read so that its pings are answered.
+async fn drop_output(reader: &mut TerminalReader) -> std::convert::Infallible {
     while let Ok(TerminalEvent::Output(_)) = reader.next().await {}
     std::future::pending().await
 }
 
-async fn type_into(mut writer: TerminalWriter, raw: &RawMode) -> Result<Typing, Failure> {
+async fn type_into(
+    mut writer: TerminalWriter,
+    raw: &RawMode,
+    is_waiting: impl Fn() -> bool,
+) -> Result<TypingEnd, Failure> {
     let mut keyboard = Keyboard::new().map_err(terminal_error)?;
-    let mut changes = Changes::new().map_err(terminal_error)?;
+    let mut changes = WindowChanges::new().map_err(terminal_error)?;
     let mut escapes = Escapes::new();
     let mut stdout = tokio::io::stdout();
     loop {
         let sent = tokio::select! {
             typed = keyboard.next() => {
-                // The terminal itself is gone.
-                let Some(typed) = typed else { return Ok(Typing::Signal(libc::SIGHUP)) };
+                // The caller's terminal is gone.
+                let Some(typed) = typed else { return Ok(TypingEnd::Signal(libc::SIGHUP)) };
                 let mut sent = Ok(());
                 for action in escapes.feed(&typed) {
                     match action {
+                        Action::Send(bytes) if is_waiting() => {
+                            if bytes.contains(&CONTROL_C) {
+                                return Ok(TypingEnd::Cancelled);
+                            }
+                        }
                         Action::Send(bytes) => sent = writer.input(Bytes::from(bytes)).await,
                         Action::Help => write(&mut stdout, HELP.as_bytes()).await.map_err(|e| Failure::stdout(&e))?,
                         Action::Detach => {
                             let _ = writer.close().await;
-                            return Ok(Typing::Detached);
+                            return Ok(TypingEnd::Detached);
                         }
                     }
                 }
                 sent
             }
             change = changes.next() => {
-                if change == Change::Continued {
+                if change == WindowChange::Continued {
                     raw.apply().map_err(terminal_error)?;
                 }
                 let size = size();
@@ -133,7 +150,7 @@ async fn type_into(mut writer: TerminalWriter, raw: &RawMode) -> Result<Typing, 
             }
         };
         if let Err(error) = sent {
-            return Ok(Typing::Lost(error.to_string()));
+            return Ok(TypingEnd::Lost(error.to_string()));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Which typed bytes are meant for us and not for the shell: a tilde at the beginning of a line, as in ssh. Pure.
+//! Finds the keys that are meant for `cove` and not for the shell: a tilde at the start of a line, as in ssh. Pure.
 
 pub const HELP: &str = "\
-Escapes, at the beginning of a line:\r
+Escapes, at the start of a line:\r
   ~.  leave\r
-  ~?  this help\r
-  ~~  a tilde\r
+  ~?  show this help\r
+  ~~  type a tilde\r
 ";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,18 +15,18 @@ pub enum Action {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Position {
     LineStart,
-    /// A tilde is held back until it is known what it means.
+    /// After a tilde, which is held back until the next key shows what it means.
     Tilde,
-    Inside,
+    MidLine,
 }
 
-pub struct Escapes(State);
+pub struct Escapes(Position);
 
 impl Escapes {
     pub fn new() -> Self {
-        Self(State::LineStart)
+        Self(Position::LineStart)
     }
 
     /// What to do, in order. Nothing follows a `Detach`.
@@ -34,31 +34,31 @@ impl Escapes {
         let mut actions = Vec::new();
         let mut send = Vec::with_capacity(typed.len() + 1);
         for byte in typed {
-            let was = std::mem::replace(&mut self.0, State::Inside);
+            let was = std::mem::replace(&mut self.0, Position::MidLine);
             match (was, *byte) {
-                (State::LineStart, b'~') => {
-                    self.0 = State::Tilde;
+                (Position::LineStart, b'~') => {
+                    self.0 = Position::Tilde;
                     continue;
                 }
-                (State::Tilde, b'.') => {
+                (Position::Tilde, b'.') => {
                     flush(&mut send, &mut actions);
                     actions.push(Action::Detach);
                     return actions;
                 }
-                (State::Tilde, b'?') => {
+                (Position::Tilde, b'?') => {
                     flush(&mut send, &mut actions);
                     actions.push(Action::Help);
-                    self.0 = State::LineStart;
+                    self.0 = Position::LineStart;
                     continue;
                 }
-                // The one that was held back goes, this one was only to say so.
-                (State::Tilde, b'~') => {}
-                (State::Tilde, _) => send.push(b'~'),
-                (State::LineStart | State::Inside, _) => {}
+                // This tilde is sent, the one that was held back is not.
+                (Position::Tilde, b'~') => {}
+                (Position::Tilde, _) => send.push(b'~'),
+                (Position::LineStart | Position::MidLine, _) => {}
             }
             send.push(*byte);
             if matches!(byte, b'\r' | b'\n') {
-                self.0 = State::LineStart;
+                self.0 = Position::LineStart;
             }
         }
         flush(&mut send, &mut actions);

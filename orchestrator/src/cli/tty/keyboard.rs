@@ -1,7 +1,7 @@
-//! What is typed, as it is typed.
+//! Reads the keys that are typed.
 //!
-//! A thread of its own reads it: making a terminal non-blocking would make it so for the caller's shell too. The thread ends
-//! with the process; what it has read and nobody took goes with it.
+//! A thread reads them, because a non-blocking terminal would be non-blocking for the caller's shell too. The thread ends with the
+//! process, and keys that nobody has taken are lost.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 const READ_BYTES: usize = 16 << 10;
-/// Reads that wait to be sent; a paste waits in the terminal beyond that.
+/// How many reads may wait to be sent. The rest of a paste waits in the terminal.
 const DEPTH: usize = 4;
 
 pub struct Keyboard(mpsc::Receiver<Bytes>);
@@ -22,14 +22,14 @@ impl Keyboard {
         Ok(Self(receiver))
     }
 
-    /// None once the terminal has hung up.
+    /// The next keys; `None` once the terminal has hung up.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.0.recv().await
     }
 }
 
 fn read(to: &mpsc::Sender<Bytes>) {
-    // Not `std::io::stdin` itself, whose buffer would keep bytes back.
+    // Not `std::io::stdin` itself, because it buffers.
     let Ok(stdin) = std::io::stdin().as_fd().try_clone_to_owned() else { return };
     let mut stdin = std::fs::File::from(stdin);
     let mut buffer = vec![0; READ_BYTES];

@@ -1,15 +1,15 @@
-//! Raw mode: every key is a byte, and none of them a signal.
+//! Raw mode of the caller's terminal: every key is sent as bytes, and none becomes a signal.
 //!
-//! The modes that were found are put back when the guard goes, and by a panic, which ends the process without
-//! unwinding. Signals that end the process are caught by `interrupt`, so that the guard goes; only KILL leaves a raw terminal.
+//! The former modes are restored when the guard is dropped, and on a panic, which ends the process without unwinding. `interrupt`
+//! catches the signals that end the process, so the guard is dropped then too. Only KILL leaves the terminal in raw mode.
 
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
-/// What to go back to; present exactly while the terminal is raw.
-static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
+/// The former modes, present exactly while the terminal is in raw mode.
+static FORMER_MODES: Mutex<Option<Termios>> = Mutex::new(None);
 static PANIC_HOOK: Once = Once::new();
 
 pub struct RawMode(());
@@ -17,7 +17,7 @@ pub struct RawMode(());
 impl RawMode {
     pub fn enter() -> io::Result<Self> {
         let found = tcgetattr(io::stdin())?;
-        *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        *FORMER_MODES.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         PANIC_HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -30,7 +30,7 @@ impl RawMode {
         Ok(guard)
     }
 
-    /// Also after we were stopped and go on: who had the terminal meanwhile has put its own modes there.
+    /// Sets raw mode. It has to be set again after this process was stopped, because the shell has set its own modes meanwhile.
     pub fn apply(&self) -> io::Result<()> {
         let mut raw = tcgetattr(io::stdin())?;
         cfmakeraw(&mut raw);
@@ -45,8 +45,8 @@ impl Drop for RawMode {
 }
 
 fn restore() {
-    // Not waiting for the lock: in a panic it may be this very thread's.
-    if let Some(found) = FOUND.try_lock().ok().and_then(|mut found| found.take()) {
+    // Without waiting for the lock, because in a panic this thread may hold it.
+    if let Some(found) = FORMER_MODES.try_lock().ok().and_then(|mut found| found.take()) {
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &found);
     }
 }

@@ -1,11 +1,11 @@
-//! What a full-screen program did to the caller's terminal, so that leaving in the middle of one does not leave it so.
+//! Restores the caller's screen when a full-screen program did not end by itself.
 
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-/// A terminal that takes nothing must not keep us from ending.
-const REPAIR_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest wait for a terminal that takes no output.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 const ENTER: &[u8] = b"\x1b[?1049h";
 const LEAVE: &[u8] = b"\x1b[?1049l";
 /// Harmless where nothing was changed: cursor visible, plain text, normal keys, no mouse reports, no bracketed paste.
@@ -14,9 +14,9 @@ const BACK_TO_MAIN: &str = "\x1b[?1049l";
 
 #[derive(Default)]
 pub struct Screen {
-    /// The end of what was printed: a sequence may be cut in two.
+    /// The last bytes that were printed, because an escape sequence may be split.
     tail: Vec<u8>,
-    /// The alternate screen is shown. To leave it where it is not would move the cursor.
+    /// Whether the alternate screen is shown. To leave it when it is not shown would move the cursor.
     alternate: bool,
 }
 
@@ -49,19 +49,19 @@ impl Screen {
         self.alternate
     }
 
-    /// What to print when it was left in the middle; a new line too, for what is said next.
-    fn remedy(&self) -> String {
+    /// The escape sequences that restore the screen, and a new line for the next message.
+    fn restore_sequence(&self) -> String {
         let back = if self.alternate { BACK_TO_MAIN } else { "" };
         format!("{back}{PLAIN}\r\n")
     }
 
-    pub async fn repair(&self) {
+    pub async fn restore(&self) {
         let mut stdout = tokio::io::stdout();
         let write = async {
-            stdout.write_all(self.remedy().as_bytes()).await?;
+            stdout.write_all(self.restore_sequence().as_bytes()).await?;
             stdout.flush().await
         };
-        let _ = tokio::time::timeout(REPAIR_PATIENCE, write).await;
+        let _ = tokio::time::timeout(RESTORE_TIMEOUT, write).await;
     }
 }
 
@@ -90,6 +90,6 @@ mod tests {
     fn the_main_screen_is_not_left_where_it_was_never_entered() {
         let mut screen = Screen::default();
         screen.printed(b"hello");
-        assert!(!screen.remedy().contains(BACK_TO_MAIN));
+        assert!(!screen.restore_sequence().contains(BACK_TO_MAIN));
     }
 }

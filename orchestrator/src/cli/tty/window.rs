@@ -2,48 +2,48 @@
 
 use std::io;
 
+use futures_util::StreamExt as _;
+use signal_hook::consts::{SIGCONT, SIGWINCH};
+use signal_hook_tokio::Signals;
 use terminal_size::{Height, Width, terminal_size_of};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Where the terminal does not know its own.
-const FALLBACK: Size = Size { cols: 80, rows: 24 };
+/// The size to assume where the terminal does not tell its own.
+const FALLBACK: WindowSize = WindowSize { cols: 80, rows: 24 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size {
+pub struct WindowSize {
     pub cols: u16,
     pub rows: u16,
 }
 
-pub fn size() -> Size {
+pub fn size() -> WindowSize {
     match terminal_size_of(io::stdout()).or_else(|| terminal_size_of(io::stdin())) {
-        Some((Width(cols), Height(rows))) => Size { cols, rows },
+        Some((Width(cols), Height(rows))) => WindowSize { cols, rows },
         None => FALLBACK,
     }
 }
 
-/// Changes of the window: WINCH, and CONT, since it may have changed while we were stopped.
-pub struct Changes {
-    winch: Signal,
-    cont: Signal,
-}
+/// Watches for changes of the window: WINCH, and CONT, because it may have changed while this process was stopped.
+pub struct WindowChanges(Signals);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum WindowChange {
     Resized,
-    /// We were stopped and go on.
+    /// This process was stopped and continues.
     Continued,
 }
 
-impl Changes {
+impl WindowChanges {
     pub fn new() -> io::Result<Self> {
-        let cont = SignalKind::from_raw(libc::SIGCONT);
-        Ok(Self { winch: signal(SignalKind::window_change())?, cont: signal(cont)? })
+        Ok(Self(Signals::new([SIGWINCH, SIGCONT])?))
     }
 
-    pub async fn next(&mut self) -> Change {
-        tokio::select! {
-            _ = self.winch.recv() => Change::Resized,
-            _ = self.cont.recv() => Change::Continued,
+    pub async fn next(&mut self) -> WindowChange {
+        match self.0.next().await {
+            Some(SIGCONT) => WindowChange::Continued,
+            Some(_) => WindowChange::Resized,
+            // Only a closed handle ends the stream, and nobody has one.
+            None => std::future::pending().await,
         }
     }
 }

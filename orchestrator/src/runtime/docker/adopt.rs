@@ -1,40 +1,40 @@
-//! A container of an earlier daemon, found again by its name: it is watched and reached as if it had been made by this one.
+//! Takes over a container that an earlier daemon made. Afterwards it is treated like a container of this daemon.
 //!
-//! **Invariant:** it is in the table of live ones before it is looked at, so that no end is missed in between.
+//! **Invariant:** the container is in the table of running ones before it is inspected, so that no end is missed in between.
 
 use std::time::Duration;
 
 use shared_protocol::SessionId;
 
 use super::Inner;
-use super::body::{DATA_DIR_LABEL, SESSION_LABEL};
+use super::request::{DATA_DIR_LABEL, SESSION_LABEL};
 use crate::runner_client::RunnerClient;
 use crate::runtime::{RunnerAddress, RuntimeError, Sandbox};
 
-/// For a runner that has been there for long; less than for one that starts.
+/// The longest wait for an answer of a running runner. A runner that is starting gets more time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
     pub(super) async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
         let address = RunnerAddress::Unix(self.socket(id));
-        let ended = self.live.insert(id, self.socket(id));
+        let ended = self.running.insert(id, self.socket(id));
         match self.find_and_ask(id, &address).await {
             Ok(()) => Ok(Sandbox { address, ended }),
             Err(error) => {
-                self.live.remove(id);
+                self.running.remove(id);
                 Err(error)
             }
         }
     }
 
-    /// One look and one question: hundreds may be taken over at once, and the engine is what takes long.
+    /// Asks the engine once and the runner once: hundreds of containers may be adopted at the same time, and the engine is slow.
     async fn find_and_ask(&self, id: &SessionId, address: &RunnerAddress) -> Result<(), RuntimeError> {
         let made = self.docker.inspect_container(&self.name(id), None).await;
-        let made = made.map_err(|error| self.gone_or(id, "looking at the container", error))?;
+        let made = made.map_err(|error| self.gone_or(id, "inspecting the container", error))?;
         let labels = made.config.and_then(|config| config.labels).unwrap_or_default();
         let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
         if !has(DATA_DIR_LABEL, &self.instance) || !has(SESSION_LABEL, id.as_str()) {
-            // Whoever made it, it was not us.
+            // The container has a name of this daemon, but a daemon with another data directory made it.
             return Err(RuntimeError::Gone(id.clone()));
         }
         let state = made.state.unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What the engine says it made, held against what it was asked for. Whatever differs, it is not our sandbox.
+//! Compares the container that Docker made with the request. If anything differs, the daemon does not use the container.
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use serde_json::Value;
 
-/// Each difference by its field. Fields that were not asked for are not looked at; the body asks for all that matter.
+/// The differences, each with the name of its field. Only requested fields are compared; `request` sets all that matter.
 pub fn differences(asked: &ContainerCreateBody, made: &ContainerInspectResponse) -> Vec<String> {
     let value = |part: serde_json::Result<Value>| part.unwrap_or(Value::Null);
     let wanted = value(serde_json::to_value(&asked.host_config));
@@ -21,7 +21,7 @@ pub fn differences(asked: &ContainerCreateBody, made: &ContainerInspectResponse)
     }
     let tmpfs = asked.host_config.as_ref().and_then(|host| host.tmpfs.clone()).unwrap_or_default();
     for mount in made.mounts.iter().flatten() {
-        // Of a volume that the image declares, a tmpfs takes the place.
+        // A tmpfs replaces a volume that the image declares.
         let is_covered = mount.destination.as_ref().is_some_and(|path| tmpfs.contains_key(path));
         if mount.typ.as_deref() == Some("volume") && !is_covered {
             differences.push(format!("there is a volume at {}", mount.destination.as_deref().unwrap_or("?")));
@@ -42,7 +42,7 @@ fn fields(place: &str, asked: &Value, made: &Value) -> Vec<String> {
     differences
 }
 
-/// Engines leave out what is empty, and the order of a list has no meaning in any field that is looked at.
+/// Removes differences without a meaning: engines leave out empty values, and no list here has an order.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Bool(false) => Value::Null,
@@ -66,7 +66,7 @@ fn normal(value: &Value) -> Value {
     }
 }
 
-/// A filter's profile would be a page.
+/// The value as short text: a system call filter would fill a page.
 fn short(value: &Value) -> String {
     const MAX_CHARS: usize = 120;
     let text = value.to_string();

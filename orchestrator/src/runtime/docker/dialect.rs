@@ -1,14 +1,17 @@
-//! In which words an engine is asked: Docker's own, or those that Podman understands of them. Decided once, by what the engine
-//! says of itself; a plain value from then on.
+//! The differences between Docker's API and what Podman understands of it. The daemon finds out once which engine it talks to.
 //!
-//! What both are asked for is the same, and `body` says what that is. Podman takes a filter by the name of a file, masks paths by an option,
-//! and has no words for the owner of a tmpfs and for its number of files: the runner sees to the first, nobody to the second.
+//! `request` asks both for the same sandbox. Podman takes the system call filter as a file name and masked paths as an option. It
+//! cannot set the owner of a tmpfs, so the runner does that; nor its number of files, which is then not limited.
 
 use std::path::{Path, PathBuf};
 
 use bollard::models::{ResourcesUlimits, SystemVersion};
 
-/// Of the components that an engine's version has.
+use super::kernel::Kernel;
+use super::request::seccomp_profile;
+use crate::runtime::syscalls::Debugging;
+
+/// The component that marks an engine's version as Podman's.
 const PODMAN: &str = "Podman Engine";
 
 const HOSTS: &str = "/etc/hosts";
@@ -21,26 +24,26 @@ pub enum Dialect {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Podman {
-    /// Our filter of system calls, where the engine can read it.
-    pub seccomp: PathBuf,
-    /// Put in the place of `/etc/hosts`. Podman's own would have the host's names and addresses in it.
+    /// The directory with the system call filters, which the engine can read.
+    pub filters: PathBuf,
+    /// The file to mount at `/etc/hosts`. Podman's own would contain names and addresses of the host.
     pub hosts: PathBuf,
-    /// Of all processes with one user id on the host. Podman sets one of its own where none is named, and fails where that is more
-    /// than it may. So this is as many as there can be on the host, and no limit of a sandbox: that is `pids`.
+    /// The limit of processes per user id on the whole host. Podman sets one of its own if none is named, and fails if it may not
+    /// set that. So this is as many as the host can have. The limit of a sandbox is `pids`.
     pub user_processes: i64,
-    /// Whether containers can have one. Podman has none on version 1, and does not say so.
+    /// Whether containers get a cgroup namespace. On cgroup v1 Podman makes none, and does not report that.
     pub has_cgroup_namespaces: bool,
 }
 
-/// A directory in memory, in nobody's words.
+/// A tmpfs, independent of the engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Tmpfs<'a> {
-    /// `exec` or `noexec`.
+    /// Whether programs can be run from it: `exec` or `noexec`.
     pub programs: &'a str,
     pub bytes: u64,
     pub inodes: u64,
     pub mode: &'a str,
-    /// Root's where nobody is named.
+    /// The owner. `None` means root.
     pub owner: Option<u32>,
 }
 
@@ -55,12 +58,12 @@ impl Dialect {
         match (self, owner) {
             (Self::Docker, None) => format!("{common},nr_inodes={inodes},mode={mode}"),
             (Self::Docker, Some(owner)) => format!("{common},nr_inodes={inodes},mode={mode},uid={owner},gid={owner}"),
-            // What the image has in that place would be copied into it.
+            // Without `notmpcopyup`, Podman copies the image's content of that path into the tmpfs.
             (Self::Podman(_), _) => format!("{common},mode={mode},notmpcopyup"),
         }
     }
 
-    /// Files of ours that a sandbox reads in the place of the engine's.
+    /// The daemon's files that are mounted over the engine's, with their paths inside.
     pub fn files(&self) -> Vec<(&Path, &'static str)> {
         match self {
             Self::Docker => Vec::new(),
@@ -68,21 +71,21 @@ impl Dialect {
         }
     }
 
-    /// Of a runner that has to give directories to the user of commands, since the engine cannot.
-    pub fn runner_arguments(&self, his_own: &[&str]) -> Vec<String> {
+    /// Further arguments of the runner. With Podman it has to set the owner of directories, because the engine cannot.
+    pub fn runner_arguments(&self, users_own: &[&str]) -> Vec<String> {
         match self {
-            Self::Podman(_) if !his_own.is_empty() => vec!["--own".to_owned(), his_own.join(":")],
+            Self::Podman(_) if !users_own.is_empty() => vec!["--own".to_owned(), users_own.join(":")],
             _ => Vec::new(),
         }
     }
 
-    pub fn security(&self, profile: &str, masked: &[String]) -> Vec<String> {
+    pub fn security(&self, kernel: Kernel, debugging: Debugging, masked: &[String]) -> Vec<String> {
         let mut options = vec!["no-new-privileges:true".to_owned()];
         match self {
-            Self::Docker => options.push(format!("seccomp={profile}")),
+            Self::Docker => options.push(format!("seccomp={}", seccomp_profile(kernel, debugging))),
             Self::Podman(podman) => {
-                options.push(format!("seccomp={}", podman.seccomp.display()));
-                // Beside its own list; `MaskedPaths`, which says the same, is not read by all versions.
+                options.push(format!("seccomp={}", podman.filters.join(filter_file(debugging)).display()));
+                // These paths add to Podman's own list. `MaskedPaths` says the same, but not all versions read it.
                 options.push(format!("mask={}", masked.join(":")));
             }
         }
@@ -95,6 +98,15 @@ impl Dialect {
             all.push(ResourcesUlimits { name: Some("nproc".into()), soft: most, hard: most });
         }
         all
+    }
+}
+
+/// The name of the file with a system call filter.
+pub fn filter_file(debugging: Debugging) -> &'static str {
+    match debugging {
+        Debugging::Children => "seccomp.json",
+        Debugging::Running => "seccomp-ptrace.json",
+        Debugging::Memory => "seccomp-debug.json",
     }
 }
 
@@ -122,7 +134,7 @@ mod tests {
     #[test]
     fn docker_is_asked_in_all_words_and_podman_in_those_that_it_has() {
         let podman = Dialect::Podman(Podman {
-            seccomp: "/data/seccomp.json".into(),
+            filters: "/data".into(),
             hosts: "/data/hosts".into(),
             user_processes: 7,
             has_cgroup_namespaces: true,
@@ -131,11 +143,16 @@ mod tests {
         assert_eq!(Dialect::Docker.tmpfs(&home), "rw,exec,nosuid,nodev,size=5,nr_inodes=6,mode=0755,uid=1000,gid=1000");
         assert_eq!(podman.tmpfs(&home), "rw,exec,nosuid,nodev,size=5,mode=0755,notmpcopyup");
         let masked = ["/a".to_owned(), "/b".to_owned()];
-        assert_eq!(Dialect::Docker.security("{}", &masked), ["no-new-privileges:true", "seccomp={}"]);
+        let security = |dialect: &Dialect, debugging| dialect.security(Kernel::Host, debugging, &masked);
+        for debugging in Debugging::ALL {
+            let filter = format!("seccomp={}", seccomp_profile(Kernel::Host, debugging));
+            assert_eq!(security(&Dialect::Docker, debugging), ["no-new-privileges:true", &filter]);
+        }
         assert_eq!(
-            podman.security("{}", &masked),
+            security(&podman, Debugging::Children),
             ["no-new-privileges:true", "seccomp=/data/seccomp.json", "mask=/a:/b"]
         );
+        assert_eq!(security(&podman, Debugging::Memory)[1], "seccomp=/data/seccomp-debug.json");
         assert!(Dialect::Docker.limits(Vec::new()).is_empty() && Dialect::Docker.runner_arguments(&["/a"]).is_empty());
         assert_eq!(podman.limits(Vec::new())[0].hard, Some(7));
         assert_eq!(podman.runner_arguments(&["/a", "/b"]), ["--own", "/a:/b"]);

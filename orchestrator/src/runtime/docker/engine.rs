@@ -1,4 +1,4 @@
-//! What goes wrong between us and a container engine, in words that an operator can act upon.
+//! Errors of a container engine, as messages that an operator can act upon.
 
 use bollard::errors::Error;
 
@@ -6,12 +6,12 @@ use crate::runtime::RuntimeError;
 
 const MAX_MESSAGE_CHARS: usize = 1000;
 
-/// The engine has not got what was named.
+/// Whether the engine does not have the named object.
 pub fn is_missing(error: &Error) -> bool {
     status(error) == Some(404)
 }
 
-/// Somebody else is at it already: a removal that is under way, a container that does not run.
+/// Whether the container's state forbids the request: it is already being removed, or it does not run.
 pub fn is_conflict(error: &Error) -> bool {
     status(error) == Some(409)
 }
@@ -23,13 +23,13 @@ fn status(error: &Error) -> Option<u16> {
     }
 }
 
-/// Whether its words are about a disk that is full.
+/// Whether a message is about a full disk.
 pub fn is_full(message: &str) -> bool {
     let lower = message.to_lowercase();
     lower.contains("no space left on device") || lower.contains("disk quota exceeded")
 }
 
-/// Some engines repeat all that they were asked for.
+/// The message, shortened: some engines repeat the whole request.
 fn short(message: &str) -> String {
     match message.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{}…", &message[..end]),

@@ -1,7 +1,7 @@
-//! From the name that a session asks for to an image that the engine has: configured names first, then whatever it knows.
+//! Finds the engine's image for the name that a session asks for: first the configured names, then the engine's own images.
 //!
-//! A name goes into the engine's addresses, so what could be more than a name is refused before anybody is asked. Pulling is
-//! done for what an operator has configured, and for other names only where he allows it: a client cannot fill the disk.
+//! The name becomes part of the engine's URLs, so every name with other characters is refused first. Configured images are
+//! pulled; other images are pulled only if the operator allows it, so that a client cannot fill the disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -13,51 +13,31 @@ use bollard::query_parameters::{ContainerArchiveInfoOptionsBuilder, CreateImageO
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 
-use super::body::OWN_RUNNER;
 use super::engine;
+use super::request::OWN_RUNNER;
+use crate::config::Pull;
 use crate::runtime::RuntimeError;
 
-/// What the images that we build are called where nothing else is configured.
+/// The images that `scripts/images` builds, for names that are not configured.
 pub const BUILT_IN: [(&str, &str); 3] = [("base", "cove-base"), ("python", "cove-python"), ("node", "cove-node")];
 
 const MAX_NAME_BYTES: usize = 256;
-/// A pull goes on when the create that began it has given up: the next one finds the image.
+/// The longest pull. It continues when the create that began it has given up, so that the next create finds the image.
 const PULL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Lines about layers that are logged of one pull.
+/// The most lines that are logged for one pull.
 const MAX_PROGRESS_LINES: usize = 256;
 
-/// Where bash may be: the one program that a sandbox cannot do without.
+/// The paths where bash may be. It is the one program that every sandbox needs.
 const SHELLS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
-/// Images that are known to have it; when there are more, they are looked at again.
+/// The most images that are remembered to have bash. If there are more, all are forgotten and checked again.
 const MAX_KNOWN_SHELLS: usize = 1024;
 
-/// Which images may be fetched from a registry when the engine has not got them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Pull {
-    #[default]
-    Configured,
-    Any,
-    Never,
-}
-
-impl std::str::FromStr for Pull {
-    type Err = ();
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "configured" => Ok(Self::Configured),
-            "any" => Ok(Self::Any),
-            "never" => Ok(Self::Never),
-            _ => Err(()),
-        }
-    }
-}
-
-/// What a sandbox's body depends on.
+/// The facts of an image that a container's request depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageFacts {
-    /// Of its content: a tag that moves meanwhile does not change what was looked at.
+    /// The id of the image's content, so that a tag that moves meanwhile changes nothing.
     pub id: String,
-    /// Whether its entry point is a runner of its own.
+    /// Whether the image's entry point is a runner of its own.
     pub has_runner: bool,
     pub volumes: BTreeSet<String>,
 }
@@ -78,7 +58,7 @@ impl ImageFacts {
     }
 }
 
-/// The engine's name of an image, and whether an operator stands for it.
+/// The engine's name of an image, and where that name comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     pub name: String,
@@ -88,8 +68,9 @@ pub struct Reference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Configured,
-    /// Built here or not at all: nobody has promised us that name at a registry.
+    /// An image that was built on this host. It is never pulled, because anybody could own the name at a registry.
     BuiltIn,
+    /// A name that the client chose.
     Asked,
 }
 
@@ -107,7 +88,7 @@ pub fn resolve(name: &str, configured: &BTreeMap<String, String>) -> Result<Refe
     Ok(Reference { name: reference.to_owned(), source })
 }
 
-/// `[host[:port]/]path[:tag][@digest]`; no more than that can be said about it by its characters.
+/// Whether a name has only the characters of `[host[:port]/]path[:tag][@digest]`.
 pub fn is_reference(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/:@-".contains(&byte);
     name.len() <= MAX_NAME_BYTES
@@ -120,9 +101,9 @@ type Pulling = Shared<BoxFuture<'static, Result<(), String>>>;
 
 #[derive(Default)]
 pub struct Images {
-    /// One pull of a name at a time, shared by all who wait for it.
+    /// The running pulls: one for each name, shared by all creates that wait for it.
     pulls: Mutex<HashMap<String, Pulling>>,
-    /// Ids of images that have bash: of its content, which does not change.
+    /// The ids of images that have bash. The content behind an id does not change.
     with_bash: Mutex<BTreeSet<String>>,
 }
 
@@ -149,7 +130,7 @@ impl Images {
         look(docker, name).await?.ok_or_else(|| missing(" after it was pulled".into()))
     }
 
-    /// Refuses an image without bash, by a container that was made of it and has not run.
+    /// Refuses an image without bash. It looks into a container that was made from the image and has not run.
     pub async fn must_have_bash(
         &self,
         docker: &Docker,
@@ -176,7 +157,7 @@ impl Images {
         }
         let looked = SHELLS.join(", ");
         Err(RuntimeError::InvalidImage(format!(
-            "the image has no bash (looked for {looked}), which every shell of a sandbox is"
+            "the image has no bash (looked for {looked}), which every session needs for its shells"
         )))
     }
 
@@ -198,12 +179,12 @@ async fn look(docker: &Docker, name: &str) -> Result<Option<ImageFacts>, Runtime
     match docker.inspect_image(name).await {
         Ok(inspected) => Ok(Some(ImageFacts::of(inspected, name))),
         Err(error) if engine::is_missing(&error) => Ok(None),
-        Err(error) => Err(engine::failed("looking at the image", error)),
+        Err(error) => Err(engine::failed("inspecting the image", error)),
     }
 }
 
 async fn pull(docker: Docker, name: String) -> Result<(), String> {
-    // Without a tag or digest, an engine would fetch every tag there is.
+    // Without a tag or a digest, an engine would pull every tag.
     let last = name.rsplit('/').next().unwrap_or(&name);
     let reference = if last.contains([':', '@']) { name.clone() } else { format!("{name}:latest") };
     tracing::info!(image = %reference, "pulling an image");
@@ -216,13 +197,13 @@ async fn pull(docker: Docker, name: String) -> Result<(), String> {
             if let Some(message) = step.error_detail.and_then(|detail| detail.message) {
                 return Err(message);
             }
-            // Bytes as they come are too many lines; what begins and what is done is told.
+            // Progress in bytes would be too many lines; the beginning and the end of each layer are logged.
             if let (Some(status), true) =
                 (step.status, step.progress_detail.is_none_or(|detail| detail.total.is_none()))
             {
                 lines += 1;
                 if lines <= MAX_PROGRESS_LINES {
-                    tracing::info!(image = %reference, layer = step.id.as_deref().unwrap_or(""), %status, "pull goes on");
+                    tracing::info!(image = %reference, layer = step.id.as_deref().unwrap_or(""), %status, "pull continues");
                 }
             }
         }

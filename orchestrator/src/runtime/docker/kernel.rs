@@ -1,20 +1,20 @@
-//! Whose system calls a container makes: the host's, or those of gVisor, which is a kernel of the container's own.
+//! The kernel that a container runs on: the host's, or gVisor, which is a kernel of the container's own.
 //!
-//! It is told by the program behind the engine's runtime, whatever name an administrator has given to that. What is different
-//! for gVisor follows from one thing: limits of the host are about gVisor's own threads and memory, of which the sandbox's
-//! processes are only a part.
+//! The program of the engine's runtime shows which one it is, whatever name an administrator gave to that runtime. With
+//! gVisor, the host's limits apply to all of gVisor's threads and memory, and the processes of the sandbox are only a part
+//! of those.
 
 use bollard::models::SystemInfo;
 
-/// Of the program, and the usual name of the runtime where the engine does not tell the program.
+/// The name of gVisor's program. It is also the usual name of the runtime, for an engine that does not report the program.
 const GVISOR_PROGRAM: &str = "runsc";
 
-/// Of gVisor's arguments.
+/// The argument that turns gVisor's network off.
 const NO_NETWORK: &str = "network=none";
 
-/// Threads of gVisor itself, at rest and at work: about 30 were seen, and 60.
+/// The number of gVisor's own threads, with some room. About 30 were seen when idle and 60 when busy.
 const GVISOR_OWN_THREADS: u64 = 192;
-/// Threads on the host for each process inside: about four were seen.
+/// The number of host threads for each process inside, with some room. About four were seen.
 const GVISOR_THREADS_EACH: u64 = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub enum Kernel {
     Gvisor,
 }
 
-/// Whether the runtime that is asked for, or the engine's default, can have any network: gVisor's is turned off as a whole by one
-/// of its arguments, and then `network = "full"` would quietly be none.
+/// Whether the requested runtime, or the engine's default, has a network. An argument can turn gVisor's network off
+/// completely; `network = "full"` would then silently mean no network.
 pub fn has_network(info: &SystemInfo, asked: Option<&str>) -> bool {
     let Some(name) = asked.or(info.default_runtime.as_deref()) else { return true };
     let known = info.runtimes.as_ref().and_then(|runtimes| runtimes.get(name));
@@ -33,7 +33,7 @@ pub fn has_network(info: &SystemInfo, asked: Option<&str>) -> bool {
 }
 
 impl Kernel {
-    /// Of the runtime that is asked for, or of the engine's default.
+    /// The kernel of the requested runtime, or of the engine's default.
     pub fn of(info: &SystemInfo, asked: Option<&str>) -> Self {
         let Some(name) = asked.or(info.default_runtime.as_deref()) else { return Self::Host };
         let known = info.runtimes.as_ref().and_then(|runtimes| runtimes.get(name));
@@ -42,7 +42,7 @@ impl Kernel {
         if program.starts_with(GVISOR_PROGRAM) { Self::Gvisor } else { Self::Host }
     }
 
-    /// What the host's count of threads is limited to, for so many processes inside.
+    /// The limit of host threads for this number of processes inside.
     pub fn host_threads(self, processes: u64) -> u64 {
         match self {
             Self::Host => processes,
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(Kernel::of(&info, Some("runc")), Kernel::Host);
         assert_eq!(Kernel::of(&info, Some("safe")), Kernel::Gvisor);
         assert_eq!(Kernel::of(&info, Some("runsc")), Kernel::Gvisor);
-        // An engine that tells nothing of it.
+        // This engine reports no runtimes.
         assert_eq!(
             Kernel::of(&SystemInfo { runtimes: Some(HashMap::new()), ..info.clone() }, Some("runsc")),
             Kernel::Gvisor

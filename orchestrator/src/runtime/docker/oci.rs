@@ -1,7 +1,8 @@
-//! What Podman tells its OCI runtime, held against what it was asked for. Whatever differs, it is not our sandbox.
+//! Compares the configuration of Podman's OCI runtime with the request to Podman. If anything differs, the container is not
+//! used.
 //!
-//! It refuses more than it understands: a mount that nobody asked for, a namespace with a path, and a field of the request that
-//! nothing here looks at, so that a new one cannot go unchecked.
+//! It refuses what it does not know: a mount that the request does not have, a namespace with a path, and a field of the
+//! request that this file does not check, so that a new field cannot go unchecked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,12 +13,12 @@ use serde_json::{Value, json};
 use super::dialect::Podman;
 use super::podman::Prepared;
 
-/// Fields of the request that are looked at below.
+/// The fields of the request that are checked below.
 const LOOKED_AT: [&str; 37] = [
     "AutoRemove",
     "CapAdd",
     "CapDrop",
-    // The engine's own to choose: limits hold wherever it is.
+    // The engine chooses the cgroup; the limits hold in any cgroup.
     "Cgroup",
     "CgroupParent",
     "CgroupnsMode",
@@ -29,7 +30,7 @@ const LOOKED_AT: [&str; 37] = [
     "LogConfig",
     "MaskedPaths",
     "Memory",
-    // Of which 0 is asked for, which is nothing.
+    // It is always 0, which asks for nothing.
     "MemoryReservation",
     "MemorySwap",
     "Mounts",
@@ -48,17 +49,17 @@ const LOOKED_AT: [&str; 37] = [
     "SecurityOpt",
     // `/dev/shm` is one of the tmpfs.
     "ShmSize",
-    // Refused by the engine where its storage has no quotas.
+    // The engine refuses it if its storage has no quotas.
     "StorageOpt",
     "Sysctls",
     "Tmpfs",
     "UTSMode",
     "Ulimits",
-    // A user namespace is the engine's to have.
+    // The engine decides whether there is a user namespace.
     "UsernsMode",
 ];
 
-/// What every container has, by place and kind.
+/// The mounts that every container has: path and type.
 const FILE_SYSTEMS: [(&str, &str); 6] = [
     ("/proc", "proc"),
     ("/sys", "sysfs"),
@@ -68,37 +69,38 @@ const FILE_SYSTEMS: [(&str, &str); 6] = [
     ("/sys/fs/cgroup", "cgroup"),
 ];
 const READ_ONLY_FILE_SYSTEMS: [&str; 2] = ["/sys", "/sys/fs/cgroup"];
-/// Small files that the engine writes for one container, in that one's own directory; the last two for an image without them.
+/// Small files that the engine writes for a container in the container's own directory. It writes the last two for an image that
+/// lacks them.
 const ENGINES_FILES: [&str; 5] =
     ["/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/etc/passwd", "/etc/group"];
-/// The propagation of a mount that is its container's alone; what is said beside the options asked for.
+/// The propagation options of a mount that only its container sees.
 const PRIVATE: [&str; 2] = ["private", "rprivate"];
 
-/// A part of a cpu that rounding to periods may take or give.
+/// How much the cpu limit may differ, because it is rounded to periods.
 const CPU_TOLERANCE_NANOS: u128 = 10_000;
 
-/// Each difference by its place.
+/// The differences, each with its place in the configuration.
 pub fn differences(asked: &ContainerCreateBody, filter: &Value, podman: &Podman, made: &Prepared) -> Vec<String> {
     let host = asked.host_config.clone().unwrap_or_default();
-    let mut judge = Judge { differences: Vec::new() };
-    judge.unknown_fields(&host);
-    judge.process(asked, &host, &made.spec["process"]);
-    judge.mounts(&host, made);
-    judge.namespaces(&host, podman, made);
-    judge.limits(&host, &made.spec);
-    judge.same("hostname", &made.spec["hostname"], &json!(asked.hostname));
-    judge.same("root.readonly", &truth(&made.spec["root"]["readonly"]), &json!(host.readonly_rootfs));
-    judge.paths(&host, &made.spec["linux"]);
-    judge.check("the filter of system calls", rules(&made.spec["linux"]["seccomp"]) == rules(filter));
-    judge.settings(&host, &made.inspected);
-    judge.differences
+    let mut checker = Checker { differences: Vec::new() };
+    checker.unknown_fields(&host);
+    checker.process(asked, &host, &made.spec["process"]);
+    checker.mounts(&host, made);
+    checker.namespaces(&host, podman, made);
+    checker.limits(&host, &made.spec);
+    checker.same("hostname", &made.spec["hostname"], &json!(asked.hostname));
+    checker.same("root.readonly", &truth(&made.spec["root"]["readonly"]), &json!(host.readonly_rootfs));
+    checker.paths(&host, &made.spec["linux"]);
+    checker.check("the system call filter", rules(&made.spec["linux"]["seccomp"]) == rules(filter));
+    checker.settings(&host, &made.inspected);
+    checker.differences
 }
 
-struct Judge {
+struct Checker {
     differences: Vec<String>,
 }
 
-impl Judge {
+impl Checker {
     fn check(&mut self, what: &str, holds: bool) {
         if !holds {
             self.differences.push(format!("{what} is not what was asked for"));
@@ -184,7 +186,7 @@ impl Judge {
         let wanted = host.network_mode.as_deref().unwrap_or("none");
         for name in ["pid", "network", "ipc", "uts", "mount", "cgroup"] {
             let own = found.iter().find(|one| one["type"] == name);
-            // The engine makes a network's before there is a container.
+            // The engine creates a network namespace with a path before the container exists.
             let has_path = own.is_some_and(|one| one["path"].as_str().is_some_and(|path| !path.is_empty()));
             let may_lack = name == "cgroup" && !podman.has_cgroup_namespaces;
             let may_have_path = name == "network" && wanted != "none";
@@ -196,7 +198,7 @@ impl Judge {
         let networks = &made.inspected["NetworkSettings"]["Networks"];
         let is_wanted = match wanted {
             "none" => mode == "none",
-            // The engine's default network has a name of its own.
+            // The engine's default network has a special name.
             "bridge" => mode == "bridge",
             named => mode == "bridge" && networks.get(named).is_some(),
         };
@@ -241,7 +243,7 @@ impl Judge {
         }
     }
 
-    /// There may be more of them.
+    /// Checks masked and read-only paths. There may be more than were asked for.
     fn paths(&mut self, host: &HostConfig, linux: &Value) {
         let (masked, read_only) = (texts(&linux["maskedPaths"]), texts(&linux["readonlyPaths"]));
         for path in host.masked_paths.iter().flatten().filter(|path| !masked.contains(*path)) {
@@ -252,7 +254,7 @@ impl Judge {
         }
     }
 
-    /// What is the engine's to do and not its OCI runtime's.
+    /// Checks what Podman does itself and does not leave to its OCI runtime.
     fn settings(&mut self, host: &HostConfig, inspected: &Value) {
         let made = &inspected["HostConfig"];
         self.same("Privileged", &truth(&made["Privileged"]), &json!(host.privileged));
@@ -267,7 +269,7 @@ impl Judge {
         let health = &inspected["Config"]["Healthcheck"]["Test"];
         self.check("Healthcheck", health.is_null() || *health == json!(["NONE"]));
         let log = host.log_config.as_ref().and_then(|log| log.config.as_ref()?.get("max-size").cloned());
-        // In words of its own: `256kB` for `256k`.
+        // Podman writes `256kB` for `256k`.
         self.same("LogConfig.Size", &made["LogConfig"]["Size"], &json!(log.map(|size| format!("{size}B"))));
         if let Some(wanted) = &host.runtime {
             let found = inspected["OCIRuntime"].as_str().unwrap_or("");
@@ -283,18 +285,18 @@ fn texts(list: &Value) -> BTreeSet<String> {
     list.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
-/// What is left out is false.
+/// The value, or false if it is missing.
 fn truth(value: &Value) -> Value {
     if value.is_null() { json!(false) } else { value.clone() }
 }
 
-/// What is left out is 0.
+/// The value, or 0 if it is missing.
 fn count(value: &Value) -> Value {
     if value.is_null() { json!(0) } else { value.clone() }
 }
 
 fn is_tmpfs(wanted: &str, found: &BTreeSet<String>) -> bool {
-    // An instruction to the engine, which it does not pass on.
+    // `notmpcopyup` is an instruction to Podman, which it does not pass on.
     let wanted: BTreeSet<String> = wanted.split(',').filter(|word| *word != "notmpcopyup").map(str::to_owned).collect();
     let found: BTreeSet<String> = found.iter().filter(|word| !PRIVATE.contains(&word.as_str())).cloned().collect();
     wanted == found
@@ -308,7 +310,7 @@ fn is_bind(read_only: Option<bool>, found: &BTreeSet<String>) -> bool {
         && found.iter().all(|word| harmless.contains(&word.as_str()) || PRIVATE.contains(&word.as_str()))
 }
 
-/// A filter as a set of what it says, one call each: engines sort, split and leave out what is 0.
+/// A system call filter as a set with one entry for each call: engines sort and split rules, and leave out what is 0.
 fn rules(filter: &Value) -> BTreeSet<String> {
     let mut all = BTreeSet::from([
         format!("default {} {}", filter["defaultAction"], filter["defaultErrnoRet"]),

@@ -1,4 +1,4 @@
-//! A container that is as it was asked for passes, and each part of it that is not is named.
+//! A container that matches its request passes, and every part that differs is named.
 
 use std::collections::HashMap;
 
@@ -9,6 +9,7 @@ use bollard::models::{
 use super::super::kernel::Kernel;
 use super::super::seccomp;
 use super::*;
+use crate::runtime::syscalls::Debugging;
 
 const ID: &str = "0c07af8a280d";
 
@@ -58,11 +59,11 @@ fn asked() -> ContainerCreateBody {
     }
 }
 
-/// As Podman 4.3 has it, with what it adds.
+/// The container as Podman 4.3 prepares it, with Podman's own additions.
 fn made() -> Prepared {
     let system = |place: &str, kind: &str| json!({ "destination": place, "type": kind, "source": kind, "options": ["nosuid", "ro"] });
-    let mut filter = seccomp::profile(Kernel::Host);
-    // It leaves out what is 0.
+    let mut filter = seccomp::profile(Kernel::Host, Debugging::Children);
+    // Podman leaves out values that are 0.
     for rule in filter["syscalls"].as_array_mut().unwrap() {
         for argument in rule["args"].as_array_mut().into_iter().flatten() {
             argument.as_object_mut().unwrap().retain(|_, value| *value != 0);
@@ -136,16 +137,11 @@ fn made() -> Prepared {
 }
 
 fn podman(has_cgroup_namespaces: bool) -> Podman {
-    Podman {
-        seccomp: "/data/seccomp.json".into(),
-        hosts: "/data/hosts".into(),
-        user_processes: 7,
-        has_cgroup_namespaces,
-    }
+    Podman { filters: "/data".into(), hosts: "/data/hosts".into(), user_processes: 7, has_cgroup_namespaces }
 }
 
 fn found(asked: &ContainerCreateBody, made: &Prepared) -> Vec<String> {
-    differences(asked, &seccomp::profile(Kernel::Host), &podman(true), made)
+    differences(asked, &seccomp::profile(Kernel::Host, Debugging::Children), &podman(true), made)
 }
 
 #[test]
@@ -155,7 +151,7 @@ fn what_was_asked_for_is_what_it_says_in_its_own_words() {
 
 #[test]
 fn whatever_is_not_as_asked_is_named() {
-    // Where in the configuration, what is there instead, and a part of what is said of it.
+    // Each entry has a place in the configuration, the wrong value to put there, and a part of the expected message.
     let spoils = [
         ("/process/args", json!(["/catatonit", "--", "/usr/local/bin/runner"]), "process.args"),
         ("/process/user/uid", json!(1000), "process.user"),
@@ -277,8 +273,9 @@ fn a_network_is_the_one_that_was_asked_for() {
 fn without_cgroup_namespaces_only_that_one_may_be_missing() {
     let mut made = made();
     made.spec["linux"]["namespaces"].as_array_mut().unwrap().truncate(5);
-    let judged =
-        |podman: &Podman, made: &Prepared| differences(&asked(), &seccomp::profile(Kernel::Host), podman, made);
+    let judged = |podman: &Podman, made: &Prepared| {
+        differences(&asked(), &seccomp::profile(Kernel::Host, Debugging::Children), podman, made)
+    };
     assert_eq!(judged(&podman(false), &made), Vec::<String>::new());
     assert!(judged(&podman(true), &made)[0].contains("cgroup"));
     made.spec["linux"]["namespaces"].as_array_mut().unwrap().truncate(4);
@@ -292,7 +289,7 @@ fn a_field_that_nothing_looks_at_is_a_difference() {
     assert_eq!(found(&asked, &made()), ["HostConfig.CpusetCpus cannot be checked with Podman"]);
 }
 
-/// Sets what is at a JSON pointer, whether or not there is something.
+/// Sets the value at a JSON pointer, and creates missing parts of it.
 fn put(into: &mut Value, place: &str, value: &Value) {
     let (parent, name) = place.rsplit_once('/').unwrap();
     match into.pointer_mut(parent).unwrap() {

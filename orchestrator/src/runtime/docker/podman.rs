@@ -1,8 +1,8 @@
-//! What Podman alone can be asked, by its own API on the same socket: to prepare a container without starting it, and what it
-//! has told its OCI runtime by then. Nothing of the image has run before that is looked at.
+//! Podman's own API, on the same socket: it prepares a container without starting it, and tells where the configuration of
+//! its OCI runtime is. The daemon checks that configuration before any program of the image runs.
 //!
-//! Its Docker-compatible `inspect` does not show half of what was asked for. What the OCI runtime reads is the whole truth, so
-//! that is held against it, by `oci`. The file must be readable to the daemon: it is below the engine's storage.
+//! Podman's Docker-compatible `inspect` shows only half of the request. The configuration of the OCI runtime is complete, so
+//! `oci` checks that. The daemon must be able to read that file, which is below the engine's storage.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,15 +16,16 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 
-use super::{ENGINE_TIMEOUT_SECONDS, engine};
+use super::connect::ENGINE_TIMEOUT_SECONDS;
+use super::engine;
 use crate::runtime::RuntimeError;
 
-/// The oldest that it speaks; newer ones speak it too.
+/// The oldest version of the API; newer versions of Podman understand it too.
 const API: &str = "/v4.0.0/libpod";
-/// Of an answer and of a configuration: each is about 20 KiB.
+/// The largest answer or configuration that is read. Each is about 20 KiB.
 const MAX_BYTES: usize = 4 << 20;
 
-/// A container that is made and not started, as Podman and its OCI runtime have it.
+/// A container that is prepared and not started, as Podman and its OCI runtime describe it.
 pub struct Prepared {
     pub inspected: Value,
     /// `config.json` of the OCI runtime.
@@ -39,7 +40,7 @@ pub async fn prepare(socket: &Path, container: &str) -> Result<Prepared, Runtime
     let step = "reading what Podman tells its OCI runtime";
     let inspected: Value = serde_json::from_slice(&inspected).map_err(|error| RuntimeError::failed(step, error))?;
     let path = inspected["OCIConfigPath"].as_str().map(PathBuf::from);
-    let path = path.ok_or_else(|| RuntimeError::failed(step, "it does not tell where that is"))?;
+    let path = path.ok_or_else(|| RuntimeError::failed(step, "Podman does not tell where that is"))?;
     let spec = read(&path).await.map_err(|error| RuntimeError::failed(format!("{step}: {}", path.display()), error))?;
     Ok(Prepared { inspected, spec })
 }
@@ -51,7 +52,7 @@ async fn read(path: &Path) -> std::io::Result<Value> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// The answer's body; an error in the words that the rest of the engine's have.
+/// Sends one request and returns the body of the answer. Its errors have bollard's type.
 async fn ask(socket: &Path, method: Method, path: String) -> Result<Bytes, Error> {
     let work = async {
         let stream = UnixStream::connect(socket).await?;
@@ -64,8 +65,8 @@ async fn ask(socket: &Path, method: Method, path: String) -> Result<Bytes, Error
             let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await.map_err(std::io::Error::other)?;
             Ok::<_, Error>((status, body.to_bytes()))
         };
-        // Both in this task: whoever gives up on the answer closes the connection with it. One that ends may have brought the
-        // answer, so it is the exchange that tells.
+        // Both run in this task, so that giving up on the answer closes the connection. The connection may end after it
+        // delivered the answer, so only the exchange decides.
         let carried = async {
             let _ = connection.await;
             std::future::pending::<std::convert::Infallible>().await
@@ -85,7 +86,7 @@ async fn ask(socket: &Path, method: Method, path: String) -> Result<Bytes, Error
     }
 }
 
-/// Why it refuses, out of its JSON if it is one.
+/// The error message in the body. If the body is JSON, it is the message inside.
 fn message(body: &[u8]) -> String {
     let told: Value = serde_json::from_slice(body).unwrap_or_default();
     told["message"].as_str().map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt as _;
 
-    /// An engine that gives one answer to each connection.
+    /// Starts a fake engine that gives one answer to each connection.
     async fn answering(directory: &Path, answers: Vec<String>) -> PathBuf {
         let socket = directory.join("podman.sock");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_that_there_is_no_sandbox() {
+    async fn without_a_readable_configuration_there_is_no_sandbox() {
         let refused = reply("500 Internal Server Error", r#"{"cause":"c","message":"no runtime","response":500}"#);
         let silent = vec![reply("204 No Content", ""), reply("200 OK", "{}")];
         let unreadable = vec![reply("204 No Content", ""), reply("200 OK", r#"{"OCIConfigPath":"/nowhere/x"}"#)];

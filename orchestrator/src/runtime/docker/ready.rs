@@ -1,4 +1,4 @@
-//! Waiting for a runner's socket to be there, told by the kernel and not by looking again and again.
+//! Waits for a runner's socket to accept connections. It does not poll: inotify reports each change of the socket's directory.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -6,7 +6,6 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::runner_client::RunnerClient;
@@ -17,16 +16,17 @@ pub struct SocketWatch {
 }
 
 impl SocketWatch {
-    /// Before whoever makes the socket is started.
+    /// Begins to watch. Call this before the container is started, so that no change is missed.
     pub fn new(directory: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        // A socket is made, then listened on, then given its mode and owner: the last of these comes when it accepts.
+        // The runner creates the socket, listens, and then sets mode and owner. So the last event comes when it accepts
+        // connections.
         inotify.add_watch(directory, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ATTRIB)?;
-        let readable = crate::sys::pidfd::register(inotify.as_fd().try_clone_to_owned()?, Interest::READABLE)?;
+        let readable = crate::sys::async_fd::register_readable(inotify.as_fd().try_clone_to_owned()?)?;
         Ok(Self { inotify, readable })
     }
 
-    /// Returns once the runner answers. Never, if it never does.
+    /// Returns when the runner answers. If the runner never answers, this never returns.
     pub async fn answered(&self, runner: &RunnerClient) -> io::Result<()> {
         loop {
             if runner.health().await.is_ok() {

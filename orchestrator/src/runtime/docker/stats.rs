@@ -1,7 +1,7 @@
-//! A container's accounts, as the engine keeps them, and what its tmpfs hold.
+//! Reads what a container uses: the engine's statistics, and the size of the content of its tmpfs.
 //!
-//! With gVisor the numbers are of gVisor as a whole: its memory, which has all of the sandbox's in it, and its own threads.
-//! What its tmpfs hold cannot be seen from outside there.
+//! With gVisor the numbers are those of gVisor as a whole: its memory, which includes the sandbox's, and its own threads. The
+//! content of its tmpfs cannot be seen from the host, so `disk_bytes` is missing.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use shared_protocol::SessionId;
 use shared_protocol::api::StatsView;
 
 use super::kernel::Kernel;
-use super::{Inner, body};
+use super::{Inner, request};
 use crate::runtime::{RuntimeError, files};
 
 impl Inner {
@@ -21,7 +21,7 @@ impl Inner {
         let first = std::pin::pin!(self.docker.stats(&name, Some(options))).next().await;
         let found = match first {
             Some(Ok(found)) => found,
-            Some(Err(error)) => return Err(self.gone_or(id, "reading the container's accounts", error)),
+            Some(Err(error)) => return Err(self.gone_or(id, "reading the container's statistics", error)),
             None => return Err(RuntimeError::Gone(id.clone())),
         };
         let memory = found.memory_stats.unwrap_or_default();
@@ -40,9 +40,11 @@ impl Inner {
     }
 }
 
-/// Of its tmpfs, seen through its first process; a workspace is not counted. Nothing where that process is not of this host.
+/// The bytes in the container's tmpfs, seen through its first process. A workspace does not count. `None` if that process is
+/// not on this host.
 fn disk_bytes(pid: i64) -> Option<u64> {
-    let used =
-        body::DISKS.iter().filter_map(|path| files::used_tmpfs_bytes(Path::new(&format!("/proc/{pid}/root{path}"))));
+    let used = request::DISKS
+        .iter()
+        .filter_map(|(path, _)| files::used_tmpfs_bytes(Path::new(&format!("/proc/{pid}/root{path}"))));
     used.reduce(|sum, bytes| sum + bytes)
 }

@@ -1,10 +1,11 @@
-//! The one task that listens to the engine: a container that dies, is removed or paused behind our back is seen at once.
+//! The one task that listens to the engine's events. It notices at once when another program ends, removes or pauses a
+//! container.
 //!
-//! An engine's connection can end and its past is short. So each connection begins with a look at what there is, and while
-//! there is none, a sandbox whose runner no longer listens is known to be gone without the engine.
+//! The connection to an engine can end, and an engine keeps few past events. So each connection begins with a list of all
+//! containers. While there is no connection, a sandbox counts as ended if its runner no longer listens.
 //!
-//! An engine goes on with what it was asked for when the one who asked is killed. So a container can come to be after the next
-//! daemon has looked at all there are; its event tells, and it is removed.
+//! An engine finishes a request even if the daemon that sent it was killed. So a container can appear after the next daemon
+//! has listed all of them. An event reports it, and this task removes it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,21 +21,21 @@ use bollard::query_parameters::{
 use futures_util::StreamExt as _;
 use shared_protocol::SessionId;
 
-use super::body::{DATA_DIR_LABEL, SESSION_LABEL};
 use super::engine;
-use super::live::LiveTable;
-use super::slot::Slots;
+use super::request::{DATA_DIR_LABEL, SESSION_LABEL};
+use super::running::RunningContainers;
+use super::sandbox_lock::SandboxLocks;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// An engine that takes longer to list is as good as gone, until it answers again.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Events of that long ago come again, which does no harm: what has ended stays so.
+/// The longest wait for a list. An engine that takes longer counts as unreachable.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The age of events that are asked for again. Seeing an event twice does no harm.
 const OVERLAP: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_KNOWN_IMAGES: usize = 1000;
 
-/// What is asked for, in Docker's words and, at the end, in those that only Podman's filter knows.
+/// The events to ask for. Only Podman's filter knows the last names.
 const EVENTS: [&str; 16] = [
     "create",
     "die",
@@ -57,13 +58,13 @@ const EVENTS: [&str; 16] = [
 pub struct Watcher {
     pub docker: Docker,
     pub instance: String,
-    pub live: Arc<LiveTable>,
-    pub slots: Arc<Slots>,
-    /// Names of images that the engine has.
+    pub running: Arc<RunningContainers>,
+    pub locks: Arc<SandboxLocks>,
+    /// The names of the images that the engine has.
     pub images: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// What an event means to us.
+/// What an event means for this daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     Made(SessionId),
@@ -77,13 +78,13 @@ impl Watcher {
     pub async fn run(self) {
         let mut pause = FIRST_PAUSE;
         let complain = |pause: Duration, cause: &str| match pause {
-            // Once for each time that it is gone.
+            // This warns once for each outage.
             FIRST_PAUSE => tracing::warn!(%cause, "the container engine is not reachable"),
             _ => tracing::debug!(%cause, "the container engine is still not reachable"),
         };
         loop {
             let since = SystemTime::now() - OVERLAP;
-            match tokio::time::timeout(LOOK_TIMEOUT, self.look()).await {
+            match tokio::time::timeout(LIST_TIMEOUT, self.check_containers()).await {
                 Ok(Ok(())) => {
                     pause = FIRST_PAUSE;
                     let cause = self.listen(since).await;
@@ -92,36 +93,37 @@ impl Watcher {
                 Ok(Err(error)) => complain(pause, &error.to_string()),
                 Err(_) => complain(pause, "no answer"),
             }
-            self.knock().await;
-            // Another program's restart is waited for, and nothing tells us of it.
+            self.check_runners().await;
+            // Nothing reports that the engine is back, so this has to try again.
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }
 
-    /// Tells of all that has ended unseen.
-    async fn look(&self) -> Result<(), bollard::errors::Error> {
-        // Before the list is made: what is begun later is not missing from it.
-        let waiting = self.live.all();
+    /// Lists all containers, and reports those that ended while nobody listened.
+    async fn check_containers(&self) -> Result<(), bollard::errors::Error> {
+        // The table is read before the list is made, so that a container that is created meanwhile does not count as
+        // missing.
+        let running = self.running.all();
         let found = containers(&self.docker, &self.instance).await?;
         let states: HashMap<_, _> = found.iter().filter_map(|one| Some((session_of(one)?, one.state))).collect();
-        for (id, _) in waiting {
+        for (id, _) in running {
             match states.get(&id) {
-                None => self.live.ended(&id, "its container is gone"),
-                Some(Some(ContainerSummaryStateEnum::PAUSED)) => self.wake(&id).await,
+                None => self.running.report_end(&id, "its container is gone"),
+                Some(Some(ContainerSummaryStateEnum::PAUSED)) => self.unpause(&id).await,
                 Some(Some(
                     ContainerSummaryStateEnum::EXITED
                     | ContainerSummaryStateEnum::DEAD
                     | ContainerSummaryStateEnum::REMOVING,
-                )) => self.live.ended(&id, "its container has ended"),
+                )) => self.running.report_end(&id, "its container has ended"),
                 Some(_) => {}
             }
         }
-        self.look_at_images().await;
+        self.list_images().await;
         Ok(())
     }
 
-    async fn look_at_images(&self) {
+    async fn list_images(&self) {
         let options = ListImagesOptionsBuilder::new().build();
         match self.docker.list_images(Some(options)).await {
             Ok(images) => {
@@ -129,11 +131,11 @@ impl Watcher {
                     images.into_iter().flat_map(|image| image.repo_tags).filter(|name| !name.contains("<none>"));
                 *self.images.lock().unwrap_or_else(PoisonError::into_inner) = names.take(MAX_KNOWN_IMAGES).collect();
             }
-            Err(error) => tracing::warn!(%error, "the container engine's images are unknown"),
+            Err(error) => tracing::warn!(%error, "cannot list the container engine's images"),
         }
     }
 
-    /// Until the connection ends; why it did.
+    /// Handles events until the connection ends, and returns why it ended.
     async fn listen(&self, since: SystemTime) -> String {
         let seconds = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -144,10 +146,10 @@ impl Watcher {
             match events.next().await {
                 Some(Ok(event)) => match decide(&event, &self.instance) {
                     Some(Change::Made(id)) => self.remove_late(&id).await,
-                    Some(Change::Ended(id, why)) => self.live.ended(&id, &why),
-                    Some(Change::OutOfMemory(id)) => self.live.note_out_of_memory(&id),
-                    Some(Change::Paused(id)) => self.wake(&id).await,
-                    Some(Change::Images) => self.look_at_images().await,
+                    Some(Change::Ended(id, why)) => self.running.report_end(&id, &why),
+                    Some(Change::OutOfMemory(id)) => self.running.note_out_of_memory(&id),
+                    Some(Change::Paused(id)) => self.unpause(&id).await,
+                    Some(Change::Images) => self.list_images().await,
                     None => {}
                 },
                 Some(Err(error)) => return error.to_string(),
@@ -156,21 +158,21 @@ impl Watcher {
         }
     }
 
-    /// A session that we hold to be running must run: its requests would hang otherwise.
-    async fn wake(&self, id: &SessionId) {
-        if self.live.is_paused_by_us(id) != Some(false) {
+    /// Unpauses a container that another program has paused: requests to its session would hang.
+    async fn unpause(&self, id: &SessionId) {
+        if self.running.is_paused_by_us(id) != Some(false) {
             return;
         }
-        tracing::warn!(session_id = %id, "a container was paused behind our back; it goes on");
+        tracing::warn!(session_id = %id, "somebody else has paused a container; unpausing it");
         if let Err(error) = self.docker.unpause_container(&container_name(&self.instance, id)).await {
             tracing::warn!(session_id = %id, %error, "a container stays paused");
         }
     }
 
-    /// Ours, made by nobody here and never started: the last wish of a daemon that was killed. One that its row has made known
-    /// was started long ago.
+    /// Removes a container that has this daemon's label, that this daemon did not make, and that was never started: a daemon
+    /// that was killed had asked for it. A container of a session was started long ago.
     async fn remove_late(&self, id: &SessionId) {
-        if self.slots.is_open(id) {
+        if self.locks.contains(id) {
             return;
         }
         let name = container_name(&self.instance, id);
@@ -178,31 +180,31 @@ impl Watcher {
         if made != Some(ContainerStateStatusEnum::CREATED) {
             return;
         }
-        tracing::info!(session_id = %id, "a container that an earlier daemon asked for is removed");
+        tracing::info!(session_id = %id, "removing a container that an earlier daemon asked for");
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
         match self.docker.remove_container(&name, Some(options)).await {
             Err(error) if !engine::is_missing(&error) && !engine::is_conflict(&error) => {
-                tracing::warn!(session_id = %id, %error, "a container of an earlier daemon stays");
+                tracing::warn!(session_id = %id, %error, "cannot remove a container of an earlier daemon");
             }
             _ => {}
         }
     }
 
-    /// Without the engine: a runner that is gone does not listen any more.
-    async fn knock(&self) {
-        for (id, socket) in self.live.all() {
+    /// Finds ended containers without the engine: their runner no longer listens.
+    async fn check_runners(&self) {
+        for (id, socket) in self.running.all() {
             let connecting = tokio::net::UnixStream::connect(&socket);
             let answer = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
             if let Ok(Err(error)) = answer
                 && matches!(error.kind(), std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound)
                 && !self.is_known(&id).await
             {
-                self.live.ended(&id, "its runner has ended, and the container engine is not reachable");
+                self.running.report_end(&id, "its runner has ended, and the container engine is not reachable");
             }
         }
     }
 
-    /// Whether the engine has it and says so in time; then it tells of its end as well.
+    /// Whether the engine has the container and answers in time. Then it also reports the container's end.
     async fn is_known(&self, id: &SessionId) -> bool {
         let name = container_name(&self.instance, id);
         let asking = tokio::time::timeout(CONNECT_TIMEOUT, self.docker.inspect_container(&name, None));
@@ -214,7 +216,7 @@ pub fn container_name(instance: &str, id: &SessionId) -> String {
     format!("{instance}-{id}")
 }
 
-/// All that are marked as ours, in whatever state.
+/// All containers with this daemon's label, in any state.
 pub async fn containers(docker: &Docker, instance: &str) -> Result<Vec<ContainerSummary>, bollard::errors::Error> {
     let filters = HashMap::from([("label", vec![format!("{DATA_DIR_LABEL}={instance}")])]);
     docker.list_containers(Some(ListContainersOptionsBuilder::new().all(true).filters(&filters).build())).await

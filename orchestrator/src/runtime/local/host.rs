@@ -1,28 +1,29 @@
-//! What this host lets the daemon do, looked at once when it starts.
+//! What this host lets the daemon do. The daemon finds out once, when it starts.
 
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::ids;
-use super::layout::{self, Top};
+use super::shown::ShownFiles;
 
 #[derive(Debug, Clone)]
 pub struct Host {
     pub users: Users,
-    /// Whether mounts of the data directory can show owners through a mapping.
+    /// Whether the data directory's file system supports idmapped mounts.
     pub idmap: bool,
-    pub tops: Vec<Top>,
+    /// What the host image shows.
+    pub shown: ShownFiles,
 }
 
-/// Whose ids a sandbox gets.
+/// Which user ids a sandbox gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Users {
-    /// A block of its own.
+    /// The daemon is root: each sandbox gets a block of ids of its own.
     Root,
-    /// The daemon's user, and a subordinate range for everyone else. First id and count.
+    /// The daemon's user is the sandbox's user, and a subordinate range `(first, count)` is everyone else.
     Subordinate { uid: u32, gid: u32, uids: (u32, u32), gids: (u32, u32) },
-    /// The daemon's user and nobody else: runner and commands are the same user.
+    /// The daemon's user is the only user in the sandbox, so runner and commands are the same user.
     Own { uid: u32, gid: u32 },
 }
 
@@ -30,7 +31,15 @@ impl Host {
     pub fn look(data_dir: &Path) -> io::Result<Self> {
         let users = Users::look();
         let idmap = users == Users::Root && super::idmap::is_supported(data_dir);
-        Ok(Self { users, idmap, tops: layout::host_tops() })
+        let shown = ShownFiles::look(data_dir, idmap);
+        Ok(Self { users, idmap, shown })
+    }
+}
+
+impl Host {
+    /// The directories that cannot be shown through an overlay, and why.
+    pub fn impossible_overlays(&self) -> Vec<(String, String)> {
+        self.shown.impossible()
     }
 }
 

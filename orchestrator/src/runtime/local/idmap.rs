@@ -1,4 +1,6 @@
-//! User namespaces that exist only to be the mapping of an idmapped mount. Only root can make such mounts.
+//! User namespaces that only serve as the mapping of an idmapped mount. Only root can make such mounts.
+//!
+//! To make one, the process forks, so all of this runs in a process with one thread.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,10 +16,11 @@ use nix::unistd::Pid;
 use super::ids::{self, IdRange};
 use super::launcher::{AtStep as _, LaunchError};
 use super::plan::{LaunchPlan, RootPlan, Step};
-use crate::sys::mount::{self, Restrictions};
+use crate::sys::mount::{self, Restrictions, Submounts};
 use crate::sys::process;
 
-/// One for each mapping that the plan names. Made by the launcher, since it sees processes by the numbers that its `/proc` has.
+/// Makes a user namespace for each mapping that the plan names. The launcher does this, because it still sees the host's `/proc`,
+/// where its children have the numbers that it knows.
 pub fn namespaces(plan: &LaunchPlan) -> Result<Vec<(Vec<IdRange>, OwnedFd)>, LaunchError> {
     let of_root = match &plan.root {
         RootPlan::Empty => None,
@@ -36,7 +39,7 @@ pub fn namespaces(plan: &LaunchPlan) -> Result<Vec<(Vec<IdRange>, OwnedFd)>, Lau
     Ok(made)
 }
 
-/// A child enters the namespace and waits; once a descriptor holds the namespace, it is not needed any more.
+/// Makes a user namespace with this mapping. A child enters it and waits until a descriptor holds the namespace.
 pub fn make(map: &[IdRange]) -> Result<OwnedFd, LaunchError> {
     let (entered, enter) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
     let pid = process::fork(|| {
@@ -47,7 +50,7 @@ pub fn make(map: &[IdRange]) -> Result<OwnedFd, LaunchError> {
         std::process::exit(1)
     })
     .at("forking")?;
-    // Its end closes the pipe as well; then the files below do not exist, which is said.
+    // If the child ends, the pipe closes as well. Opening its files below then fails, and that is the error.
     let _ = File::from(entered).read(&mut [0]);
     let opened = ["uid_map", "gid_map"]
         .into_iter()
@@ -55,23 +58,23 @@ pub fn make(map: &[IdRange]) -> Result<OwnedFd, LaunchError> {
         .and_then(|()| File::open(format!("/proc/{pid}/ns/user")));
     let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
     let _ = waitpid(Pid::from_raw(pid), None);
-    Ok(opened.at("making a mapping for mounts")?.into())
+    Ok(opened.at("making an id mapping for mounts")?.into())
 }
 
-/// The hidden first argument of the process that tries it out.
-pub const PROBE_WORD: &str = "__probe-idmap";
+/// The hidden subcommand that makes `cove` try out an idmapped mount.
+pub const PROBE_SUBCOMMAND: &str = "__probe-idmap";
 
-/// Whether mounts of the file system that `path` is on can be idmapped. Tried in a process of its own: it forks.
+/// Whether mounts of the file system of `path` can be idmapped. A separate process tries it.
 pub fn is_supported(path: &Path) -> bool {
-    let tried = Command::new("/proc/self/exe").arg(PROBE_WORD).arg(path).stdin(Stdio::null()).status();
+    let tried = Command::new("/proc/self/exe").arg(PROBE_SUBCOMMAND).arg(path).stdin(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }
 
-/// What that process does.
+/// The whole program of the process that [`is_supported`] starts.
 pub fn probe(path: &Path) -> ExitCode {
     let tried = make(&ids::block_map(0)).and_then(|namespace| {
-        let tree = mount::clone_tree(nix::fcntl::AT_FDCWD, path, false).at("copying the mount")?;
-        mount::restrict(tree.as_fd(), Restrictions::default(), false, Some(namespace.as_fd())).at("mapping the mount")
+        let tree = mount::clone_tree(nix::fcntl::AT_FDCWD, path, Submounts::Exclude).at("copying the mount")?;
+        mount::restrict_and_map(tree.as_fd(), Restrictions::default(), namespace.as_fd()).at("mapping the mount")
     });
     if tried.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,11 +1,13 @@
-//! Users of a sandbox: which numbers inside stand for which outside.
+//! User ids of a sandbox: which ids inside map to which ids on the host. Pure.
 //!
-//! A root daemon gives each sandbox a range of 65,536 ids that no other process of the host has, so that two sandboxes are
-//! strangers to each other and to every user of the host. An ordinary user can give only what he has.
+//! A root daemon gives each sandbox a block of 65,536 ids that no other process on the host uses, so a sandbox shares no
+//! user with another sandbox or with the host. The daemon of an ordinary user can only map that user and their subordinate
+//! ids.
 
 use serde::{Deserialize, Serialize};
+use shared_protocol::SANDBOX_USER;
 
-/// `count` ids from `inside` on are those from `outside` on, as in `/proc/PID/uid_map`.
+/// One line of `/proc/PID/uid_map`: `count` ids from `inside` on map to the ids from `outside` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdRange {
     pub inside: u32,
@@ -13,16 +15,13 @@ pub struct IdRange {
     pub count: u32,
 }
 
-/// Commands run as this user inside, on every runtime.
-pub use crate::runtime::policy::SANDBOX_USER;
-
-/// Ids of one sandbox.
+/// How many ids one sandbox has.
 pub const BLOCK: u32 = 65_536;
 
-/// Above what distributions, `useradd`, `/etc/subuid` and container managers give out, and below the sign bit.
+/// The first id of the first block: above the ids that distributions, `useradd`, `/etc/subuid` and container managers use.
 const FIRST_BLOCK: u32 = 0x7000_0000;
 
-/// How many sandboxes a host can tell apart.
+/// How many blocks there are, and so how many sandboxes can exist on a host. The last block ends below the sign bit.
 pub const BLOCKS: u32 = 4_095;
 
 /// The first id of a block.
@@ -30,17 +29,18 @@ pub fn block_base(block: u32) -> u32 {
     FIRST_BLOCK + (block % BLOCKS) * BLOCK
 }
 
-/// The whole block, inside from 0 on.
+/// Maps the ids from 0 on to a whole block.
 pub fn block_map(block: u32) -> Vec<IdRange> {
     vec![IdRange { inside: 0, outside: block_base(block), count: BLOCK }]
 }
 
-/// The map of an idmapped mount that shows files of the on-disk users 0 to 65,535 as those of the sandbox.
+/// The map of an idmapped mount where a file that belongs to id N on disk belongs to id N inside.
 pub fn same_inside(block: u32) -> Vec<IdRange> {
     block_map(block)
 }
 
-/// As [`same_inside`], but what belongs to root on disk belongs to the sandbox's user inside: a root that he may write to.
+/// The same as [`same_inside`], but root's files on disk belong to the sandbox user inside, who may therefore write to the
+/// root.
 pub fn root_is_user(block: u32) -> Vec<IdRange> {
     let base = block_base(block);
     vec![
@@ -51,11 +51,11 @@ pub fn root_is_user(block: u32) -> Vec<IdRange> {
     ]
 }
 
-/// The sandbox's user of every sandbox that mounts a workspace, where mounts cannot show owners through a mapping. Behind the
-/// last block.
+/// The host's id of the sandbox user in every sandbox with a workspace, if the file system has no idmapped mounts. It comes
+/// after the last block.
 pub const SHARED_USER: u32 = FIRST_BLOCK + BLOCKS * BLOCK + SANDBOX_USER;
 
-/// The whole block but for that user.
+/// Maps a whole block, except that the sandbox's user is [`SHARED_USER`].
 pub fn block_map_with_shared_user(block: u32) -> Vec<IdRange> {
     let base = block_base(block);
     let after = SANDBOX_USER + 1;
@@ -66,12 +66,12 @@ pub fn block_map_with_shared_user(block: u32) -> Vec<IdRange> {
     ]
 }
 
-/// An ordinary user who has nothing else: inside he is the sandbox's user, and there is no other.
+/// The map for an ordinary user without subordinate ids: the sandbox's user is the only user inside.
 pub fn self_map(own: u32) -> Vec<IdRange> {
     vec![IdRange { inside: SANDBOX_USER, outside: own, count: 1 }]
 }
 
-/// An ordinary user with a subordinate range: inside he is the sandbox's user, and the range is everyone else.
+/// The map for an ordinary user with subordinate ids: that user is the sandbox's user, and the range is everyone else.
 pub fn subordinate_map(own: u32, first: u32, count: u32) -> Vec<IdRange> {
     let below = SANDBOX_USER.min(count);
     let above = count.saturating_sub(below).min(BLOCK - SANDBOX_USER - 1);
@@ -85,7 +85,7 @@ pub fn subordinate_map(own: u32, first: u32, count: u32) -> Vec<IdRange> {
     map
 }
 
-/// The lines of a map file.
+/// The content of a `uid_map` or `gid_map` file.
 pub fn lines(map: &[IdRange]) -> String {
     map.iter().map(|range| format!("{} {} {}\n", range.inside, range.outside, range.count)).collect()
 }

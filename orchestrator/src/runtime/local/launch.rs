@@ -1,30 +1,34 @@
-//! The daemon's side of a launch: starts the launcher, hands it the plan, and holds what it made.
+//! The daemon's side of a launch: it starts the launcher, sends it the plan, and holds the sandbox that the launcher made.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Take};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::launcher::{KEEP, WORD};
+use super::launcher::{KEEP, SUBCOMMAND};
 use super::plan::{LaunchPlan, LaunchReport};
 use crate::runtime::RuntimeError;
 use crate::sys::pidfd;
 
-/// For a whole launch; milliseconds on an idle host, more when hundreds start at once.
+/// The longest wait for a launch. It takes milliseconds on an idle host, and longer when hundreds start at once.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 const MAX_REPORT_BYTES: u64 = 64 << 10;
 
-/// A sandbox whose launcher still waits: dropped, both end.
+/// A sandbox whose first process is not yet the runner. If this is dropped, the launcher and the sandbox end.
 pub struct Launched {
     pub pid: i32,
     pidfd: OwnedFd,
     launcher: Child,
     answer: ChildStdin,
+    reports: Reports,
 }
+
+/// The launcher's standard output.
+type Reports = BufReader<Take<ChildStdout>>;
 
 pub async fn launch(plan: &LaunchPlan) -> Result<Launched, RuntimeError> {
     match tokio::time::timeout(LAUNCH_TIMEOUT, start(plan)).await {
@@ -35,9 +39,9 @@ pub async fn launch(plan: &LaunchPlan) -> Result<Launched, RuntimeError> {
 
 async fn start(plan: &LaunchPlan) -> Result<Launched, RuntimeError> {
     let mut launcher = Command::new("/proc/self/exe")
-        .arg(WORD)
+        .arg(SUBCOMMAND)
         .env_clear()
-        // For newuidmap.
+        // The launcher runs newuidmap and newgidmap.
         .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .current_dir("/")
         .stdin(Stdio::piped())
@@ -52,38 +56,49 @@ async fn start(plan: &LaunchPlan) -> Result<Launched, RuntimeError> {
     let text = serde_json::to_vec(plan).map_err(|e| failed("writing the plan", e.into()))?;
     let mut message = u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes().to_vec();
     message.extend(text);
-    // A launcher that ended says why on its standard output.
+    // If the launcher has ended, its standard output says why.
     let _ = stdin.write_all(&message).await;
-    let mut line = String::new();
-    BufReader::new(stdout.take(MAX_REPORT_BYTES))
-        .read_line(&mut line)
-        .await
-        .map_err(|e| failed("reading the launcher's report", e))?;
-    let report = serde_json::from_str(&line)
-        .map_err(|_| failed("reading the launcher's report", io::Error::other("it ended without one")))?;
-    match report {
+    let mut reports = BufReader::new(stdout.take(MAX_REPORT_BYTES));
+    match next(&mut reports).await? {
         LaunchReport::Started { pid } => {
-            // The launcher is its parent and has not waited for it: the number cannot be another's.
-            let pidfd = pidfd::open(pid).map_err(|e| failed("holding the sandbox's first process", e))?;
-            Ok(Launched { pid, pidfd, launcher, answer: stdin })
+            // The launcher is its parent and has not waited for it, so no other process can have the number.
+            let pidfd = pidfd::open(pid).map_err(|e| failed("opening the sandbox's first process", e))?;
+            Ok(Launched { pid, pidfd, launcher, answer: stdin, reports })
         }
+        LaunchReport::Running => Err(failed(READING_REPORT, io::ErrorKind::InvalidData.into())),
         LaunchReport::Failed { step, error } => Err(RuntimeError::failed(step, error)),
     }
 }
 
+const READING_REPORT: &str = "reading the launcher's report";
+
+async fn next(reports: &mut Reports) -> Result<LaunchReport, RuntimeError> {
+    let mut line = String::new();
+    reports.read_line(&mut line).await.map_err(|e| failed(READING_REPORT, e))?;
+    serde_json::from_str(&line).map_err(|_| failed(READING_REPORT, io::Error::other("it ended without one")))
+}
+
 impl Launched {
-    /// From now on the sandbox outlives the launcher and this daemon.
+    /// Lets the first process become the runner, and the launcher exit. From now on the sandbox outlives the launcher and this
+    /// daemon, so it must be recorded.
     pub async fn keep(mut self) -> Result<(i32, OwnedFd), RuntimeError> {
-        let step = "letting the launcher go";
-        self.answer.write_all(&[KEEP]).await.map_err(|e| failed(step, e))?;
-        drop(self.answer);
-        let status = tokio::time::timeout(LAUNCH_TIMEOUT, self.launcher.wait()).await;
-        match status {
-            Ok(Ok(status)) if status.success() => Ok((self.pid, self.pidfd)),
-            Ok(Ok(status)) => Err(failed(step, io::Error::other(format!("it ended with {status}")))),
-            Ok(Err(error)) => Err(failed(step, error)),
-            Err(_) => Err(failed(step, io::Error::from(io::ErrorKind::TimedOut))),
+        match tokio::time::timeout(LAUNCH_TIMEOUT, self.released()).await {
+            Ok(result) => result.map(|()| (self.pid, self.pidfd)),
+            Err(_) => Err(failed("launching the sandbox", io::ErrorKind::TimedOut.into())),
         }
+    }
+
+    async fn released(&mut self) -> Result<(), RuntimeError> {
+        // If the launcher has ended, its standard output says why.
+        let _ = self.answer.write_all(&[KEEP]).await;
+        match next(&mut self.reports).await? {
+            LaunchReport::Running => {}
+            LaunchReport::Started { .. } => return Err(failed(READING_REPORT, io::ErrorKind::InvalidData.into())),
+            LaunchReport::Failed { step, error } => return Err(RuntimeError::failed(step, error)),
+        }
+        let step = "releasing the launcher";
+        let status = self.launcher.wait().await.map_err(|e| failed(step, e))?;
+        if status.success() { Ok(()) } else { Err(failed(step, io::Error::other(format!("it ended with {status}")))) }
     }
 }
 

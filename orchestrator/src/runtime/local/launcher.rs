@@ -1,36 +1,39 @@
-//! The process that makes one sandbox: `cove` itself, started anew with one thread, since namespaces are entered by threads.
+//! The launcher: the process that makes one sandbox. It is `cove` itself, started again, because only a process with one thread
+//! can enter namespaces and fork safely.
 //!
 //! ```text
-//! daemon ── plan on stdin ──▶ launcher: socket, cgroup files, unshare ── fork ──▶ first process: root, ids, limits, exec runner
-//!        ◀─ report, stdout ──          waits for the exec                         (PID 1 of the sandbox)
-//!        ── one byte ───────▶          ends, and leaves the sandbox to itself
+//! daemon ── plan on stdin ──▶ launcher: socket, cgroup files, unshare ── fork ──▶ first process: root, ids, limits
+//!        ◀─ pid, on stdout ──                                                     (PID 1 of the sandbox)
+//!        records the sandbox
+//!        ── one byte ───────▶          passes it on ────────────────────────────▶ exec runner
+//!        ◀─ running, stdout ─          exits; the sandbox goes on
 //! ```
 //!
-//! **Invariant:** until the daemon has sent its byte, the end of either kills the sandbox: nothing runs that nobody knows.
+//! **Invariant:** until the daemon has sent its byte, the end of the daemon or of the launcher kills the sandbox. So no sandbox runs
+//! that is not recorded on disk.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use nix::sched::CloneFlags;
-use nix::sys::signal::Signal;
 
-use super::inside::{self, Need};
+use super::first_process::{self, Request};
 use super::plan::{LaunchPlan, LaunchReport, UserNamespace, UserPlan};
-use super::{graft, idmap, ids};
+use super::{idmap, ids, mount_workspace, shown};
 use crate::sys::{pidfd, process};
 
-/// The hidden first argument.
-pub const WORD: &str = "__launch-sandbox";
+/// The hidden subcommand that makes `cove` a launcher.
+pub const SUBCOMMAND: &str = "__launch-sandbox";
 
-/// What the daemon sends when it has written down that the sandbox exists.
+/// The byte that the daemon sends once it has recorded the sandbox on disk.
 pub const KEEP: u8 = b'k';
 
-/// A plan with every variable and step is a few KiB.
+/// The largest plan that is read. One with every variable and step is a few KiB.
 const MAX_PLAN_BYTES: u64 = 4 << 20;
 
 /// A failure, with the step it happened at.
@@ -51,25 +54,29 @@ impl<T, E: std::fmt::Display> AtStep<T> for Result<T, E> {
     }
 }
 
-/// The whole program, where this process was started to be a launcher or to try something out; otherwise `None`. Before any thread is made.
+/// The whole program of a process that was started for one of the hidden subcommands of this runtime; `None` for any other. It must
+/// be called before any thread is made.
 pub fn main() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    let word = arguments.next()?;
-    if word == idmap::PROBE_WORD {
+    let subcommand = arguments.next()?;
+    if subcommand == idmap::PROBE_SUBCOMMAND {
         return Some(idmap::probe(Path::new(&arguments.next()?)));
     }
-    if word == graft::WORD {
-        return Some(graft::main(Path::new(&arguments.next()?)));
+    if subcommand == shown::PROBE_SUBCOMMAND {
+        return Some(shown::probe(arguments.collect()));
     }
-    if word != WORD {
+    if subcommand == mount_workspace::SUBCOMMAND {
+        return Some(mount_workspace::main(Path::new(&arguments.next()?)));
+    }
+    if subcommand != SUBCOMMAND {
         return None;
     }
-    let report = match run() {
-        Ok(sandbox) => return Some(sandbox.hand_over()),
-        Err(failed) => LaunchReport::Failed { step: failed.step, error: failed.error },
+    let (report, code) = match run() {
+        Ok(()) => (LaunchReport::Running, ExitCode::SUCCESS),
+        Err(failed) => (LaunchReport::Failed { step: failed.step, error: failed.error }, ExitCode::FAILURE),
     };
     print_report(&report);
-    Some(ExitCode::FAILURE)
+    Some(code)
 }
 
 fn print_report(report: &LaunchReport) {
@@ -77,30 +84,20 @@ fn print_report(report: &LaunchReport) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-struct Started {
-    pid: i32,
-    pidfd: OwnedFd,
+/// Waits until the daemon has recorded the sandbox.
+fn await_keep() -> io::Result<()> {
+    let mut answer = [0];
+    io::stdin().read_exact(&mut answer)?;
+    if answer[0] == KEEP { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-impl Started {
-    fn hand_over(self) -> ExitCode {
-        print_report(&LaunchReport::Started { pid: self.pid });
-        let mut answer = [0];
-        match io::stdin().read_exact(&mut answer) {
-            Ok(()) if answer[0] == KEEP => ExitCode::SUCCESS,
-            _ => {
-                let _ = pidfd::signal(self.pidfd.as_fd(), Signal::SIGKILL);
-                ExitCode::FAILURE
-            }
-        }
-    }
-}
-
-fn run() -> Result<Started, LaunchError> {
+fn run() -> Result<(), LaunchError> {
     let plan = read_plan().at("reading the plan")?;
-    // The runner sets its own; until then nothing that is made is open to others.
+    // Until the runner sets its own umask, nothing that is made here is readable by others.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    let things = inside::Things {
+    // Opened before the user namespace is entered: the kernel checks the permissions of the user who opened them.
+    let cgroups = open_all(&plan.cgroups.launcher)?;
+    let fds = first_process::InheritedFds {
         runner: File::open(&plan.runner).at(format!("opening the runner {}", plan.runner.display()))?.into(),
         socket: listen(&plan.socket).at(format!("listening on {}", plan.socket.display()))?,
         log: File::options()
@@ -111,37 +108,32 @@ fn run() -> Result<Started, LaunchError> {
             .at(format!("opening {}", plan.log.display()))?
             .into(),
         idmaps: idmap::namespaces(&plan)?,
+        cgroups: open_all(&plan.cgroups.first_process)?,
+        runner_cgroups: open_all(&plan.cgroups.runner)?,
+        commands_cgroups: open_all(&plan.cgroups.commands)?,
     };
-    // Opened as who we are now: that is whom the kernel asks when they are written to.
-    let cgroups = plan
-        .cgroup_procs
-        .iter()
-        .map(|path| File::options().write(true).open(path).at(format!("opening {}", path.display())))
-        .collect::<Result<Vec<_>, _>>()?;
     if plan.users.how != UserNamespace::Last {
         enter_own_user_namespace(&plan.users)?;
     }
-    // Not the mount namespace: this process goes on seeing the host's `/proc`.
+    // Not the mount namespace: the launcher still needs the host's `/proc`.
     let mut namespaces = CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
     namespaces.set(CloneFlags::CLONE_NEWPID, plan.protections.private_pids);
     namespaces.set(CloneFlags::CLONE_NEWNET, plan.protections.network);
     nix::sched::unshare(namespaces).at("making namespaces")?;
-    let (from_inside, to_us) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
-    let (from_us, to_inside) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
-    let pid = process::fork(|| inside::become_runner(&plan, things, to_us, from_us)).at("forking")?;
-    let pidfd = pidfd::open(pid).at("holding the sandbox's first process")?;
-    let started = Started { pid, pidfd };
-    match enter_cgroups(cgroups, pid).and_then(|()| follow(&plan, pid, from_inside, to_inside)) {
-        Ok(()) => Ok(started),
-        Err(error) => {
-            let _ = pidfd::signal(started.pidfd.as_fd(), Signal::SIGKILL);
-            Err(error)
-        }
-    }
+    let (from_child, to_us) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
+    let (from_us, to_child) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
+    let pid = process::fork(|| first_process::become_runner(&plan, fds, to_us, from_us)).at("forking")?;
+    let pidfd = pidfd::open(pid).at("opening the sandbox's first process")?;
+    // The daemon records the process while that makes its root.
+    print_report(&LaunchReport::Started { pid });
+    let followed = enter_cgroups(cgroups, pid).and_then(|()| follow(&plan, pid, from_child, to_child));
+    followed.inspect_err(|_| {
+        let _ = pidfd::kill(pidfd.as_fd());
+    })
 }
 
 fn read_plan() -> io::Result<LaunchPlan> {
-    // A length first: the plan comes on the pipe that stays open for the daemon's byte.
+    // The length comes first, because the pipe stays open after the plan for the daemon's byte.
     let mut length = [0; 8];
     let mut stdin = io::stdin().lock();
     stdin.read_exact(&mut length)?;
@@ -154,7 +146,8 @@ fn read_plan() -> io::Result<LaunchPlan> {
     Ok(serde_json::from_slice(&plan)?)
 }
 
-/// Through the directory's descriptor: the path of a socket has room for 107 bytes, that of a data directory may be longer.
+/// Binds the runner's socket by way of its directory's descriptor: the path of a socket may have 107 bytes, and that of a data
+/// directory can be longer.
 fn listen(path: &Path) -> io::Result<OwnedFd> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -166,30 +159,37 @@ fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(listener.into())
 }
 
-/// While the first process makes its root.
+fn open_all(paths: &[PathBuf]) -> Result<Vec<File>, LaunchError> {
+    let open = |path: &PathBuf| File::options().write(true).open(path).at(format!("opening {}", path.display()));
+    paths.iter().map(open).collect()
+}
+
+/// Moves the first process into its cgroups, while that makes its root.
 fn enter_cgroups(cgroups: Vec<File>, pid: i32) -> Result<(), LaunchError> {
     cgroups.into_iter().try_for_each(|mut procs| procs.write_all(pid.to_string().as_bytes())).at("entering the cgroups")
 }
 
-/// Waits for what the first process says, and writes its id maps when it asks for them.
-fn follow(plan: &LaunchPlan, pid: i32, from_inside: OwnedFd, to_inside: OwnedFd) -> Result<(), LaunchError> {
-    let (mut from_inside, mut to_inside) = (File::from(from_inside), File::from(to_inside));
+/// Serves the requests of the first process until it has become the runner.
+fn follow(plan: &LaunchPlan, pid: i32, from_child: OwnedFd, to_child: OwnedFd) -> Result<(), LaunchError> {
+    let (mut from_child, mut to_child) = (File::from(from_child), File::from(to_child));
     let mut message = Vec::new();
     let mut byte = [0];
     loop {
-        match from_inside.read(&mut byte).at("waiting for the sandbox")? {
-            // Closed by exec: it is the runner now. Or it ended without a word, which the daemon notices by the pidfd.
+        match from_child.read(&mut byte).at("waiting for the sandbox")? {
+            // Exec has closed the pipe: it is the runner now. Or it ended without a message; the daemon's pidfd then reports that.
             0 if message.is_empty() => return Ok(()),
             0 => {
-                let (step, error) = inside::parse_failure(&message);
+                let (step, error) = first_process::parse_failure(&message);
                 return Err(LaunchError { step, error });
             }
-            _ => match Need::parse(byte[0]).filter(|_| message.is_empty()) {
-                Some(need) => {
-                    if need == Need::Users {
-                        write_maps(pid, &plan.users)?;
+            _ => match Request::parse(byte[0]).filter(|_| message.is_empty()) {
+                Some(request) => {
+                    match request {
+                        Request::Cgroups => {}
+                        Request::IdMaps => write_maps(pid, &plan.users)?,
+                        Request::Keep => await_keep().at("waiting for the daemon to record the sandbox")?,
                     }
-                    to_inside.write_all(&byte).at("answering the sandbox")?;
+                    to_child.write_all(&byte).at("answering the sandbox")?;
                 }
                 None => message.push(byte[0]),
             },
@@ -205,7 +205,7 @@ fn write_maps(pid: i32, users: &UserPlan) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// For an ordinary user: the namespace comes first, since it is what allows the others.
+/// Enters a user namespace before all others, because only within one may an ordinary user make them.
 fn enter_own_user_namespace(users: &UserPlan) -> Result<(), LaunchError> {
     let own = std::process::id().to_string();
     let mappers = match users.how {
@@ -216,15 +216,15 @@ fn enter_own_user_namespace(users: &UserPlan) -> Result<(), LaunchError> {
     match mappers {
         Some(mappers) => mappers.finish(),
         None => {
-            // Without privilege the kernel wants groups fixed first.
-            std::fs::write("/proc/self/setgroups", "deny").at("fixing groups")?;
+            // Without privileges, the kernel requires this before the group map.
+            std::fs::write("/proc/self/setgroups", "deny").at("denying setgroups")?;
             std::fs::write("/proc/self/uid_map", ids::lines(&users.uids)).at("writing uid_map")?;
             std::fs::write("/proc/self/gid_map", ids::lines(&users.gids)).at("writing gid_map")
         }
     }
 }
 
-/// A child that stays outside and runs the two setuid helpers once the namespace is there.
+/// A child that stays outside the user namespace, and runs the two setuid helpers once the namespace exists.
 struct Mappers {
     pid: i32,
     go: File,

@@ -1,25 +1,31 @@
-//! The embedded runtime: Linux namespaces, no daemon and no image needed.
+//! The embedded runtime: sandboxes from Linux namespaces. It needs no container engine and no image.
 //!
-//! `layout` decides what a sandbox sees, `ids` who is who, `cgroup` what it may use, `plan` puts it into words, `launcher` and
-//! `inside` carry it out in a process of their own. Here is the daemon's side: what exists, and making, watching and
-//! removing it.
+//! `layout` decides which files a sandbox sees, `ids` its users, `cgroup` its limits and `seccomp` its system calls; `plan`
+//! is the result. `launch` sends the plan to the `launcher`, a process that makes the sandbox, and `first_process` and
+//! `root` are the sandbox's own first steps. `mount_workspace` mounts a workspace in a sandbox that runs. `create` and this
+//! file are the daemon's side: they make, watch and remove sandboxes, and `running` and `sandbox_dir` know which exist.
 //!
-//! **Invariant:** a sandbox is in its own directory's record before any part of it exists, and the record goes last.
+//! **Invariant:** a sandbox is recorded in its directory before any part of it exists, and the record is removed last.
 
 mod cgroup;
-mod graft;
+mod create;
+mod etc;
+mod first_process;
 mod host;
+mod host_view;
 mod idmap;
 mod ids;
-mod inside;
+pub mod images;
 mod launch;
 mod launcher;
 mod layout;
-mod live;
+mod mount_workspace;
 mod plan;
-mod record;
 mod root;
+mod running;
+mod sandbox_dir;
 mod seccomp;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -27,248 +33,148 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nix::sys::signal::Signal;
-use shared_protocol::api::{ImageView, NetworkMode, StatsView};
+use shared_protocol::api::{ImageView, StatsView};
 use shared_protocol::{RuntimeName, SessionId};
 
-pub use cgroup::Cgroups;
+pub use cgroup::{Cgroups, TotalLimits};
 pub use host::{Host, Users};
 pub use launcher::main as launcher_main;
 pub use plan::Protections;
 
-use self::layout::{Layout, Owners, WorkspaceSource};
-use self::live::{Live, LiveTable};
-use self::plan::{LaunchPlan, Owner, RootPlan, UserNamespace, UserPlan};
-use self::record::{ProcessRecord, Record, SandboxDir};
-use super::policy::SCRATCH;
-use super::{Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount, files, instance_name};
+use self::images::Images;
+use self::running::{RunningSandbox, RunningSandboxes};
+use self::sandbox_dir::{ProcessRecord, SandboxDir};
+use super::{ProcessSample, Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount, files, instance_name};
+use crate::config::Protection;
+use crate::disk::{DiskError, DiskThreads};
 use crate::failpoint;
-use crate::image;
+use crate::runner_address::RunnerAddress;
+use crate::spec::{LateWorkspaces, SessionSpec};
 use crate::sys::pidfd;
-
-/// Names that every daemon knows without configuration; on this runtime all are the host's own system.
-const BUILT_IN_IMAGES: [&str; 4] = ["base", "python", "node", HOST_IMAGE];
-
-const HOST_IMAGE: &str = "host";
 
 #[derive(Debug, Clone)]
 pub struct LocalConfig {
     pub data_dir: PathBuf,
-    /// Imported root file systems; usually below the data directory.
+    /// The directory of imported images.
     pub images_dir: PathBuf,
-    /// What a name stands for: `host`, or an imported image.
+    /// The image for each configured name: `host`, or an imported one.
     pub images: BTreeMap<String, String>,
     pub default_image: String,
-    /// All but in a test's control.
-    pub disabled_protections: Vec<String>,
+    /// Names in the host's `/etc` that sandboxes see, besides the built-in ones.
+    pub etc: Vec<String>,
+    /// The protections to turn off. Empty, except in tests that show what a protection is for.
+    pub disabled_protections: Vec<Protection>,
+    /// The limits of all sandboxes together. `None` for a runtime with a single sandbox.
+    pub total: Option<TotalLimits>,
 }
 
 pub struct LocalRuntime {
-    config: LocalConfig,
+    images: Arc<Images>,
     host: Host,
     cgroups: Cgroups,
-    /// Where the embedded runner was written to.
+    /// The threads for work in the data directory.
+    disk: DiskThreads,
+    /// The file that the embedded runner was written to.
     runner: PathBuf,
     protections: Protections,
+    /// The names in the host's `/etc` that sandboxes see.
+    etc_names: Vec<String>,
     sandboxes: PathBuf,
-    live: LiveTable,
+    running: RunningSandboxes,
 }
 
 impl LocalRuntime {
-    /// Looks at the host and prepares what all sandboxes share. Blocking; for the daemon's start.
+    /// Finds out what the host can do, and prepares what all sandboxes share. It blocks; the daemon calls it once at its
+    /// start.
     pub fn new(config: LocalConfig) -> Result<Self, RuntimeError> {
         let sandboxes = config.data_dir.join("sandboxes");
         files::private_directory(&sandboxes).map_err(|e| failed("making the directory of sandboxes", e))?;
-        files::write_shared(&config.data_dir).map_err(|e| failed("writing the files that sandboxes share", e))?;
         let runner = files::write_runner(&config.data_dir).map_err(|e| failed("writing the runner", e))?;
-        let host = Host::look(&config.data_dir).map_err(|e| failed("looking at the host", e))?;
+        let mut host = Host::look(&config.data_dir).map_err(|e| failed("looking at the host", e))?;
         let name = instance_name(&config.data_dir);
-        // For an operator, and for whoever looks after a daemon that was killed.
+        // With this file, an operator can find the cgroup of a daemon that was killed.
         std::fs::write(config.data_dir.join("cgroup"), &name).map_err(|e| failed("writing the cgroup's name", e))?;
         let cgroups = Cgroups::open(&name);
         if let Cgroups::None { why } = &cgroups {
             tracing::warn!(%why, "memory, cpu and process limits of sandboxes are not enforced by cgroups");
         }
-        let mut protections = Protections::ALL;
-        for name in &config.disabled_protections {
-            tracing::warn!(protection = %name, "a protection of sandboxes is off");
-            protections = protections.disable(name).map_err(RuntimeError::Unsupported)?;
+        if let Some(total) = &config.total {
+            cgroups.limit_all(total);
         }
-        let live = LiveTable::new(&name);
-        Ok(Self { config, host, cgroups, runner, protections, sandboxes, live })
+        let mut protections = Protections::ALL;
+        for protection in &config.disabled_protections {
+            tracing::warn!(protection = protection.name(), "a protection of sandboxes is off");
+            protections = protections.without(*protection);
+        }
+        if !protections.own_inodes {
+            host.shown = host.shown.without_overlays();
+        }
+        for (directory, why) in host.shown.impossible() {
+            tracing::warn!(%directory, %why, "sandboxes share the inodes of a directory with the host");
+        }
+        let etc_names = etc::names(&config.etc);
+        let running = RunningSandboxes::new(&name);
+        let LocalConfig { images_dir, images, default_image, .. } = config;
+        let images = Arc::new(Images { dir: images_dir, configured: images, default: default_image });
+        images.warn_of_missing();
+        let disk = DiskThreads::default();
+        Ok(Self { images, host, cgroups, disk, runner, protections, etc_names, sandboxes, running })
     }
 
     fn directory(&self, id: &SessionId) -> SandboxDir {
         SandboxDir::new(&self.sandboxes, id)
     }
 
-    /// What the name of an image stands for.
-    fn resolve(&self, name: &str) -> Result<Option<PathBuf>, RuntimeError> {
-        let unknown = || {
-            let known: Vec<String> = self.images().into_iter().map(|image| image.name).collect();
-            RuntimeError::InvalidImage(format!(
-                "there is no image {name:?}; known are {}. Import one with: cove image import NAME TAR|DIR",
-                known.join(", ")
-            ))
-        };
-        let source = match self.config.images.get(name) {
-            Some(source) => source.as_str(),
-            None if image::exists(&self.config.images_dir, name) => name,
-            None if BUILT_IN_IMAGES.contains(&name) => HOST_IMAGE,
-            None => return Err(unknown()),
-        };
-        if source == HOST_IMAGE {
-            return Ok(None);
-        }
-        image::rootfs(&self.config.images_dir, source).map(Some).ok_or_else(unknown)
-    }
-
-    fn plan(&self, spec: &SandboxSpec, block: u32, placement: &cgroup::Placement) -> Result<LaunchPlan, RuntimeError> {
-        let directory = self.directory(&spec.id);
-        let users = self.users(block, spec.workspace.is_some());
-        let workspace = spec.workspace.as_ref().map(|workspace| WorkspaceSource {
-            path: workspace.path.clone(),
-            idmap: self.host.idmap.then(|| ids::same_inside(block)),
-        });
-        let owners = match users.how {
-            UserNamespace::Last => {
-                let user = if self.host.idmap || spec.workspace.is_none() {
-                    ids::block_base(block) + ids::SANDBOX_USER
-                } else {
-                    ids::SHARED_USER
-                };
-                Owners::outside(ids::block_base(block), user)
-            }
-            UserNamespace::FirstSelf => Owners::inside(ids::SANDBOX_USER, false),
-            UserNamespace::FirstSubordinate => Owners::inside(ids::SANDBOX_USER, true),
-        };
-        let shared = files::shared_directory(&self.config.data_dir);
-        let layout = Layout { owners, files: &shared, workspace, cgroups: &placement.visible };
-        let (root, steps) = match self.resolve(&spec.image)? {
-            None => (RootPlan::Empty, layout.host(&self.host.tops)),
-            Some(path) if spec.writable_root => {
-                let idmap = self.host.idmap.then(|| ids::root_is_user(block));
-                (RootPlan::Overlay { path, idmap }, layout.image())
-            }
-            Some(path) => {
-                let idmap = self.host.idmap.then(|| ids::same_inside(block));
-                (RootPlan::Image { path, idmap }, layout.image())
-            }
-        };
-        let user = ids::SANDBOX_USER.to_string();
-        let arguments = ["--socket-fd", "3", "--scratch", SCRATCH, "--uid", &user, "--gid", &user];
-        Ok(LaunchPlan {
-            hostname: spec.id.to_string(),
-            mount_point: directory.mount_point(),
-            root,
-            host_owner: owners.host,
-            steps,
-            users,
-            cgroup_procs: placement.procs.clone(),
-            limits: layout::limits(&spec.resources, !placement.procs.is_empty()),
-            runner: self.runner.clone(),
-            arguments: arguments.map(str::to_owned).into(),
-            environment: spec.env.clone(),
-            socket: directory.socket(),
-            log: directory.log(),
-            protections: self.protections,
-        })
-    }
-
-    fn users(&self, block: u32, has_workspace: bool) -> UserPlan {
-        let root = Owner { uid: 0, gid: 0 };
-        match &self.host.users {
-            Users::Root => {
-                let map = if self.host.idmap || !has_workspace {
-                    ids::block_map(block)
-                } else {
-                    ids::block_map_with_shared_user(block)
-                };
-                UserPlan { how: UserNamespace::Last, uids: map.clone(), gids: map, runner: root }
-            }
-            Users::Own { uid, gid } => UserPlan {
-                how: UserNamespace::FirstSelf,
-                uids: ids::self_map(*uid),
-                gids: ids::self_map(*gid),
-                runner: Owner { uid: ids::SANDBOX_USER, gid: ids::SANDBOX_USER },
-            },
-            Users::Subordinate { uid, gid, uids, gids } => UserPlan {
-                how: UserNamespace::FirstSubordinate,
-                uids: ids::subordinate_map(*uid, uids.0, uids.1),
-                gids: ids::subordinate_map(*gid, gids.0, gids.1),
-                runner: root,
-            },
-        }
-    }
-
-    async fn start(&self, spec: &SandboxSpec, block: u32) -> Result<Sandbox, RuntimeError> {
-        let directory = self.directory(&spec.id);
-        let record = Record { block, process: None };
-        directory.make(&record).map_err(|e| failed("making the sandbox's directory", e))?;
-        failpoint::at("local.create.directory").map_err(|e| failed("making the sandbox's directory", e))?;
-        let placement = {
-            let (cgroups, id, resources) = (self.cgroups.clone(), spec.id.to_string(), spec.resources);
-            blocking(move || cgroups.create(&id, &resources)).await.map_err(|e| failed("making the cgroup", e))?
-        };
-        failpoint::at("local.create.cgroup").map_err(|e| failed("making the cgroup", e))?;
-        if let (Some(workspace), Users::Root) = (&spec.workspace, &self.host.users) {
-            // Through a mapping each sandbox sees its own user as the owner; without one they have to share one.
-            let user = if self.host.idmap { ids::SANDBOX_USER } else { ids::SHARED_USER };
-            files::give(&workspace.path, user).map_err(|e| failed("giving the workspace to its user", e))?;
-        }
-        let plan = self.plan(spec, block, &placement)?;
-        let launched = launch::launch(&plan).await?;
-        failpoint::at("local.create.launched").map_err(|e| failed("launching the sandbox", e))?;
-        let process = ProcessRecord::of(launched.pid).map_err(|e| failed("reading the sandbox's start time", e))?;
-        directory
-            .write(&Record { block, process: Some(process) })
-            .map_err(|e| failed("recording the sandbox's process", e))?;
-        failpoint::at("local.create.recorded").map_err(|e| failed("recording the sandbox's process", e))?;
-        let (pid, pidfd) = launched.keep().await?;
-        failpoint::at("local.create.kept").map_err(|e| failed("letting the launcher go", e))?;
-        Ok(self.watch(&spec.id, pid, Arc::new(pidfd)))
-    }
-
-    /// From here on its end is noticed.
+    /// Adds a sandbox to the table. From now on its end is noticed.
     fn watch(&self, id: &SessionId, pid: i32, pidfd: Arc<std::os::fd::OwnedFd>) -> Sandbox {
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
         let why = move || match cgroups.oom_kills(&name) {
             0 => "its first process ended".to_owned(),
             kills => format!("its first process ended, after the kernel killed {kills} for memory"),
         };
-        let ended = self.live.insert(id, Live { pid, pidfd }, why);
-        Sandbox { address: super::RunnerAddress::Unix(self.directory(id).socket()), ended }
+        let ended = self.running.insert(id, RunningSandbox { pid, pidfd }, why);
+        Sandbox { address: RunnerAddress::Unix(self.directory(id).socket()), ended }
     }
 
     async fn remove(&self, id: &SessionId) -> Result<(), RuntimeError> {
         let directory = self.directory(id);
-        let recorded = directory.read().ok();
-        let live = self.live.remove(id);
-        // By the descriptor that is held, or by the record if that process is still the same.
-        let held = match &live {
-            Some(live) => Some(live.pidfd.clone()),
+        let read = self.disk.run_for(id.as_str(), {
+            let directory = directory.clone();
+            move || directory.read().ok()
+        });
+        let recorded = read.await.map_err(|e| failed("reading the sandbox's record", e.into()))?;
+        let running = self.running.remove(id);
+        // This is the pidfd in the table, or a new one for the recorded process if it is still the same process.
+        let held = match &running {
+            Some(running) => Some(running.pidfd.clone()),
             None => recorded.as_ref().and_then(|record| record.process.as_ref()).filter(|p| p.is_alive()).and_then(
-                // Opened first and checked again: the number cannot have changed hands in between.
+                // The check comes after the open, so no other process can have got the number in between.
                 |process| pidfd::open(process.pid).ok().filter(|_| process.is_alive()).map(Arc::new),
             ),
         };
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
         if let Some(pidfd) = held {
-            // A frozen process cannot die.
+            // A frozen process does not react to SIGKILL, and one without processor time is slow to close its files.
             let _ = cgroups.freeze(&name, false);
-            match pidfd::signal(pidfd.as_fd(), Signal::SIGKILL) {
-                Ok(()) => live::ended(&pidfd).await.map_err(|e| failed("waiting for the sandbox's end", e))?,
+            cgroups.lift_cpu_limit(&name);
+            match pidfd::kill(pidfd.as_fd()) {
+                Ok(()) => {
+                    running::wait_for_end(&pidfd).await.map_err(|e| failed("waiting for the sandbox to end", e))?
+                }
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => return Err(failed("ending the sandbox", error)),
             }
         }
         failpoint::at("local.destroy.killed").map_err(|e| failed("ending the sandbox", e))?;
-        blocking(move || cgroups.remove(&name)).await.map_err(|e| failed("removing the cgroup", e))?;
-        failpoint::at("local.destroy.cgroup").map_err(|e| failed("removing the cgroup", e))?;
-        directory.remove().map_err(|e| failed("removing the sandbox's directory", e))?;
-        failpoint::at("local.destroy.directory").map_err(|e| failed("removing the sandbox's directory", e))?;
+        let work = move || {
+            cgroups.remove(&name).map_err(|e| failed("removing the cgroup", e))?;
+            failpoint::at("local.destroy.cgroup").map_err(|e| failed("removing the cgroup", e))?;
+            directory.remove().map_err(|e| failed(REMOVING_DIRECTORY, e))?;
+            failpoint::at("local.destroy.directory").map_err(|e| failed(REMOVING_DIRECTORY, e))
+        };
+        self.disk.run_for(id.as_str(), work).await.map_err(|e| failed(REMOVING_DIRECTORY, e.into()))??;
         if let Some(record) = recorded {
-            self.live.free(record.block);
+            self.running.free(record.block);
         }
         Ok(())
     }
@@ -280,103 +186,81 @@ impl Runtime for LocalRuntime {
         RuntimeName::local()
     }
 
-    fn images(&self) -> Vec<ImageView> {
-        let mut sources: BTreeMap<String, String> =
-            BUILT_IN_IMAGES.into_iter().map(|name| (name.to_owned(), HOST_IMAGE.to_owned())).collect();
-        sources.extend(image::names(&self.config.images_dir).into_iter().map(|name| (name.clone(), name)));
-        sources.extend(self.config.images.clone());
-        let view = |(name, source): (String, String)| ImageView {
-            default: name == self.config.default_image,
-            name,
-            runtime: self.name(),
-            source,
-        };
-        sources.into_iter().map(view).collect()
+    fn unenforced_limits(&self) -> Option<String> {
+        match &self.cgroups {
+            Cgroups::None { why } => {
+                Some(format!("memory, cpu and process limits of sandboxes are not enforced: {why}"))
+            }
+            Cgroups::V2(_) | Cgroups::V1(_) => None,
+        }
     }
 
-    fn check(&self, spec: &SandboxSpec) -> Result<(), RuntimeError> {
-        let image = self.resolve(&spec.image)?;
-        let refuse = |why: String| Err(RuntimeError::Unsupported(why));
-        if spec.network == NetworkMode::Full {
-            return refuse("the local runtime has loopback only; leave network out, or use another runtime".into());
-        }
-        if spec.writable_root && image.is_none() {
-            return refuse(format!(
-                "image {:?} is this host's own system, which is never written to; import one with `cove image import` \
-                 for a writable root, or write below /workspace, /tmp and $HOME",
-                spec.image
-            ));
-        }
-        if spec.writable_root && self.host.users != Users::Root {
-            return refuse("a writable root needs a daemon that runs as root".into());
-        }
-        if spec.writable_root && !self.host.idmap {
-            return refuse(
-                "a writable root needs a data directory on a file system with idmapped mounts: ext4, xfs or btrfs"
-                    .into(),
-            );
-        }
-        // The disk is memory: what does not fit into the one limit can never be used.
-        if spec.resources.disk_mb > spec.resources.memory_mb {
-            return refuse(format!(
-                "disk_mb ({}) is more than memory_mb ({}): sandboxes of the local runtime keep their files in memory",
-                spec.resources.disk_mb, spec.resources.memory_mb
-            ));
-        }
-        Ok(())
+    async fn images(&self) -> Vec<ImageView> {
+        let (images, name) = (self.images.clone(), self.name());
+        // If the disk does not answer, no images are offered.
+        self.disk.run(move || images.views(&name)).await.unwrap_or_default()
+    }
+
+    async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
+        self.checked_image(spec).await.map(drop)
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, RuntimeError> {
-        self.check(spec)?;
-        let Some(block) = self.live.take_block() else {
+        let Some(block) = self.running.take_block() else {
             return Err(RuntimeError::Full(format!("all {} blocks of user ids are taken", ids::BLOCKS)));
         };
         match self.start(spec, block).await {
             Ok(sandbox) => Ok(sandbox),
             Err(error) => {
                 if let Err(cleanup) = self.remove(&spec.id).await {
-                    tracing::error!(session_id = %spec.id, error = &cleanup as &dyn std::error::Error, "a failed create left something");
+                    tracing::error!(session_id = %spec.id, error = &cleanup as &dyn std::error::Error, "a failed create left something behind");
                 }
-                self.live.free(block);
+                self.running.free(block);
                 Err(error)
             }
         }
     }
 
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
-        let record = self.directory(id).read().map_err(|_| RuntimeError::Gone(id.clone()))?;
+        let directory = self.directory(id);
+        let read = self.disk.run_for(id.as_str(), move || directory.read()).await;
+        let read = read.map_err(|e| failed("reading the sandbox's record", e.into()))?;
+        let record = read.map_err(|_| RuntimeError::Gone(id.clone()))?;
         let process = record.process.filter(ProcessRecord::is_alive).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
         let pidfd = pidfd::open(process.pid).map_err(|_| RuntimeError::Gone(id.clone()))?;
         if !process.is_alive() {
             return Err(RuntimeError::Gone(id.clone()));
         }
-        self.live.claim_block(record.block);
+        self.running.reserve_block(record.block);
         Ok(self.watch(id, process.pid, Arc::new(pidfd)))
     }
 
-    fn can_give_workspace(&self) -> bool {
-        // Without mappings a sandbox has to begin with the user that all of a workspace's sandboxes share.
-        self.host.users != Users::Root || self.host.idmap
+    fn late_workspaces(&self) -> LateWorkspaces {
+        // Without idmapped mounts, a sandbox with a workspace has to be started with the shared user.
+        if self.host.users != Users::Root || self.host.idmap {
+            LateWorkspaces::Mountable
+        } else {
+            LateWorkspaces::AtStartOnly
+        }
     }
 
-    async fn give_workspace(&self, id: &SessionId, workspace: &WorkspaceMount) -> Result<(), RuntimeError> {
-        if !self.can_give_workspace() {
+    async fn mount_workspace(&self, id: &SessionId, workspace: &WorkspaceMount) -> Result<(), RuntimeError> {
+        if self.late_workspaces() == LateWorkspaces::AtStartOnly {
             return Err(RuntimeError::Unsupported(
                 "a workspace for a sandbox that runs needs a data directory on a file system with idmapped mounts"
                     .into(),
             ));
         }
-        let (pid, pidfd) = self.live.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
-        let sandbox = pidfd.try_clone().map_err(|e| failed("holding the sandbox", e))?;
+        let (pid, pidfd) = self.running.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
+        let sandbox = pidfd.try_clone().map_err(|e| failed("copying the sandbox's pidfd", e))?;
         if self.host.users != Users::Root {
-            return graft::by_process(&workspace.path, sandbox).await;
+            return mount_workspace::by_process(&workspace.path, sandbox).await;
         }
-        files::give(&workspace.path, ids::SANDBOX_USER).map_err(|e| failed("giving the workspace to its user", e))?;
-        graft::by_thread(workspace.path.clone(), pid, sandbox).await
+        mount_workspace::by_thread(workspace.path.clone(), pid, sandbox).await
     }
 
     async fn stats(&self, id: &SessionId) -> Result<StatsView, RuntimeError> {
-        let (pid, _) = self.live.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
+        let (pid, _) = self.running.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
         blocking(move || {
             let mut stats = cgroups.stats(&name)?;
@@ -384,7 +268,18 @@ impl Runtime for LocalRuntime {
             Ok(stats)
         })
         .await
-        .map_err(|e| host_error("reading the cgroup's accounts", e))
+        .map_err(|e| host_error("reading the cgroup's statistics", e))
+    }
+
+    async fn runner_process(&self, id: &SessionId) -> Option<ProcessSample> {
+        // Another process can have the number only after the sandbox has ended, which is noticed by its pidfd.
+        let (pid, _) = self.running.process(id)?;
+        ProcessSample::of(pid.into())
+    }
+
+    async fn continue_runner(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        let (_, pidfd) = self.running.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
+        pidfd::resume(pidfd.as_fd()).map_err(|e| failed("continuing the sandbox's first process", e))
     }
 
     async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError> {
@@ -407,7 +302,9 @@ impl Runtime for LocalRuntime {
     }
 
     async fn list(&self) -> Result<Vec<SessionId>, RuntimeError> {
-        let mut names = files::names(&self.sandboxes).map_err(|e| failed("listing sandboxes", e))?;
+        let sandboxes = self.sandboxes.clone();
+        let listed = self.disk.run(move || files::names(&sandboxes)).await;
+        let mut names = settled(listed).map_err(|e| failed("listing sandboxes", e))?;
         names.extend(self.cgroups.list().map_err(|e| failed("listing cgroups", e))?);
         names.sort();
         names.dedup();
@@ -425,11 +322,20 @@ impl Drop for LocalRuntime {
     }
 }
 
+const MAKING_DIRECTORY: &str = "making the sandbox's directory";
+const REMOVING_DIRECTORY: &str = "removing the sandbox's directory";
+const GIVING_WORKSPACE: &str = "giving the workspace to its user";
+
+/// Work that the disk threads did not do counts as failed.
+fn settled<T>(done: Result<std::io::Result<T>, DiskError>) -> std::io::Result<T> {
+    done?
+}
+
 fn failed(step: &str, error: std::io::Error) -> RuntimeError {
     RuntimeError::failed(step, error)
 }
 
-/// What this host cannot do is the client's to know; the rest is a failure.
+/// Distinguishes what this host cannot do from what has failed.
 fn host_error(step: &str, error: std::io::Error) -> RuntimeError {
     match error.kind() {
         std::io::ErrorKind::Unsupported => RuntimeError::Unsupported(error.to_string()),

@@ -1,53 +1,76 @@
-//! What the launcher is told: a complete plan, decided by the daemon and only carried out by the launcher.
+//! The plan for one sandbox. The daemon decides all of it; the launcher carries it out and decides nothing.
 //!
-//! Paths of steps are inside the new root and are resolved there, so that a symbolic link of a hostile image leads nowhere
-//! else. Owners are numbers as the launcher sees them.
+//! The paths of steps are resolved inside the new root, so a symbolic link in a hostile image cannot lead out of it. Owners
+//! are ids as the launcher sees them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::Entrances;
 use super::ids::IdRange;
+use crate::config::Protection;
+use crate::runtime::syscalls::Debugging;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchPlan {
     pub hostname: String,
-    /// An empty directory of the host; the new root is mounted over it, in a mount namespace of its own.
+    /// An empty directory on the host. The new root is mounted over it, in the sandbox's own mount namespace.
     pub mount_point: PathBuf,
     pub root: RootPlan,
-    /// Of what stands for the host's: the root's own directories.
+    /// The owner of the root and its own directories.
     pub host_owner: Owner,
     pub steps: Vec<Step>,
     pub users: UserPlan,
-    /// The files to write the sandbox's first process to, so that it is in its cgroups.
-    pub cgroup_procs: Vec<PathBuf>,
+    /// The ways into the sandbox's cgroup. There are none if it has no cgroup of its own.
+    pub cgroups: Entrances,
     pub limits: Limits,
-    /// The runner's binary, on the host.
+    /// The directories inside in which files can be changed, for Landlock. `None` if a directory may be mounted later, to which no rule
+    /// can apply, or if the whole root is writable.
+    pub writable_places: Option<Vec<String>>,
+    /// Which processes of the sandbox its programs may debug.
+    pub debugging: Debugging,
+    /// The runner's binary on the host.
     pub runner: PathBuf,
     pub arguments: Vec<String>,
     pub environment: BTreeMap<String, String>,
-    /// Where on the host the runner is to listen.
+    /// The path of the runner's socket on the host.
     pub socket: PathBuf,
-    /// Where on the host the runner's log goes.
+    /// The path of the runner's log on the host.
     pub log: PathBuf,
-    /// Off only in tests that show what the protection is for.
+    /// The protections that are on. All are, except in tests that show what a protection is for.
     pub protections: Protections,
+    /// How much likelier than others the kernel kills the runner when the host's memory runs out. Commands get more.
+    pub oom_score_adj: i32,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum RootPlan {
-    /// An empty one, which the steps fill with pieces of the host.
+    /// An empty root, which the steps fill with directories of the host.
     Empty,
-    /// An imported one, as it is.
-    Image { path: PathBuf, idmap: Option<Vec<IdRange>> },
-    /// An imported one, below what the sandbox writes.
+    /// An imported image, read-only.
+    Image { path: PathBuf, idmap: Option<Vec<IdRange>>, view: View },
+    /// An imported image, with a writable layer over it.
     Overlay { path: PathBuf, idmap: Option<Vec<IdRange>> },
+}
+
+/// How a directory of the host, or an image, is shown read-only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum View {
+    /// Through an overlay, which gives the sandbox inodes of its own. A socket or a FIFO that is shown leads nowhere, and locks and
+    /// watches on files are not shared with the host or with other sandboxes. The data in the page cache is shared.
+    Overlay,
+    /// The same, as a part of one overlay over the host's root. The kernel waits for all processors when an overlay ends, so a sandbox
+    /// with one ends sooner than a sandbox with five.
+    PartOfRoot,
+    /// As a mount of the same inodes, if the host has no such overlay.
+    Bind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// Made if it is missing; in the new root, or in the sandbox's disk for `Disk` steps below.
+    /// Makes a directory in the new root, if it is missing.
     Directory {
         path: String,
         mode: u32,
@@ -57,15 +80,43 @@ pub enum Step {
         path: String,
         target: String,
     },
-    /// A piece of the host.
+    /// Makes a small file in the new root.
+    File {
+        path: String,
+        content: String,
+        mode: u32,
+    },
+    /// Shows a directory of the host, read-only. If the host no longer has it, nothing is shown.
+    Show {
+        source: PathBuf,
+        path: String,
+        view: View,
+    },
+    /// Shows what has one of these names in a directory of the host, read-only. A name that ends in `*` means every name that
+    /// begins with the rest. Links are copied.
+    ShowNames {
+        source: PathBuf,
+        path: String,
+        names: Vec<String>,
+        view: View,
+    },
+    /// Mounts a tmpfs with these devices of the host's `/dev`.
+    Devices {
+        path: String,
+        names: Vec<String>,
+        bytes: u64,
+        inodes: u64,
+        owner: Owner,
+        nodes: DeviceNodes,
+    },
+    /// Mounts a file or directory of the host.
     Bind {
         source: PathBuf,
         path: String,
         writable: bool,
-        devices: bool,
         idmap: Option<Vec<IdRange>>,
     },
-    /// A directory of the sandbox's own disk, made with this mode and owner.
+    /// Makes a directory on the sandbox's own disk and mounts it.
     Disk {
         name: String,
         path: String,
@@ -85,15 +136,26 @@ pub enum Step {
     Devpts {
         path: String,
         tty_group: u32,
+        /// The most terminals at once.
+        max: u32,
     },
-    /// What is there already, from now on read-only.
+    /// Makes something that already exists read-only.
     ReadOnly {
         path: String,
     },
-    /// An empty thing of the same kind over it. What is not there needs no mask.
+    /// Hides an existing file or directory behind an empty one.
     Mask {
         path: String,
     },
+}
+
+/// Where the device nodes of a sandbox come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceNodes {
+    /// They are made for the sandbox, which only root can do.
+    Own,
+    /// They are the host's.
+    Host,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,31 +169,32 @@ pub struct UserPlan {
     pub how: UserNamespace,
     pub uids: Vec<IdRange>,
     pub gids: Vec<IdRange>,
-    /// Whom the runner becomes inside.
+    /// The user inside that the runner runs as.
     pub runner: Owner,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UserNamespace {
-    /// Made last, by root: everything else then belongs to the host, and no capability inside reaches it.
+    /// A root daemon makes it last. Every other namespace then belongs to the host, and no capability inside has power over
+    /// it.
     Last,
-    /// Made first, by an ordinary user, who maps only himself.
+    /// An ordinary user makes it first, and maps only their own id.
     FirstSelf,
-    /// Made first, by an ordinary user with subordinate ids, mapped by `newuidmap` and `newgidmap`.
+    /// An ordinary user with subordinate ids makes it first; `newuidmap` and `newgidmap` write its maps.
     FirstSubordinate,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
-    /// Of the sandbox's own disk, a tmpfs.
+    /// The size of the sandbox's own disk, a tmpfs.
     pub disk_bytes: u64,
     pub disk_inodes: u64,
     pub open_files: u64,
-    /// A second line where cgroups cannot be used.
+    /// The limit of processes by RLIMIT_NPROC, if cgroups cannot be used.
     pub processes: Option<u64>,
 }
 
-/// Each of them on, but for the control of a test.
+/// The protections of a sandbox. All are on, except in tests that show what a protection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protections {
     pub seccomp: bool,
@@ -140,6 +203,8 @@ pub struct Protections {
     pub read_only_root: bool,
     pub private_pids: bool,
     pub capabilities: bool,
+    pub own_inodes: bool,
+    pub landlock: bool,
 }
 
 impl Protections {
@@ -150,31 +215,41 @@ impl Protections {
         read_only_root: true,
         private_pids: true,
         capabilities: true,
+        own_inodes: true,
+        landlock: true,
     };
 }
 
 impl Protections {
-    /// The same without one, by name, for the control of a test.
-    pub fn disable(self, name: &str) -> Result<Self, String> {
-        let mut rest = self;
-        let field = match name {
-            "seccomp" => &mut rest.seccomp,
-            "network" => &mut rest.network,
-            "masks" => &mut rest.masks,
-            "read_only_root" => &mut rest.read_only_root,
-            "private_pids" => &mut rest.private_pids,
-            "capabilities" => &mut rest.capabilities,
-            _ => return Err(format!("there is no protection named {name:?}")),
+    /// A copy of the protections without this one.
+    pub fn without(mut self, protection: Protection) -> Self {
+        let field = match protection {
+            Protection::Seccomp => &mut self.seccomp,
+            Protection::Network => &mut self.network,
+            Protection::Masks => &mut self.masks,
+            Protection::ReadOnlyRoot => &mut self.read_only_root,
+            Protection::PrivatePids => &mut self.private_pids,
+            Protection::Capabilities => &mut self.capabilities,
+            Protection::OwnInodes => &mut self.own_inodes,
+            Protection::Landlock => &mut self.landlock,
         };
         *field = false;
-        Ok(rest)
+        self
     }
 }
 
-/// What the launcher prints, once, as one line.
+/// What the launcher prints, each as one line of JSON: first `Started`, then `Running`. `Failed` is the last line instead of either.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaunchReport {
-    Started { pid: i32 },
-    Failed { step: String, error: String },
+    /// The sandbox has a first process, which waits for the daemon before it becomes the runner.
+    Started {
+        pid: i32,
+    },
+    /// The first process is the runner.
+    Running,
+    Failed {
+        step: String,
+        error: String,
+    },
 }

@@ -1,46 +1,53 @@
-//! Making a sandbox's root file system: mounts are made detached, restricted, and put in place by descriptor.
+//! Makes a sandbox's root file system. Each mount is made detached, is restricted, and is then attached by descriptor.
 //!
-//! Every path inside is resolved with the new root as its root, so that no symbolic link of an image, absolute or with any
-//! number of `..`, leads out of it.
+//! Every path inside is resolved with the new root as its root. So no symbolic link of an image leads out of it, whether it is
+//! absolute or has any number of `..`.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
-use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat, mkdirat};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat, mknodat, stat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
+use super::host_view::{HostView, read_only_overlay};
 use super::ids::IdRange;
 use super::launcher::{AtStep as _, LaunchError};
-use super::plan::{LaunchPlan, Owner, RootPlan, Step};
-use crate::sys::mount::{self, Restrictions};
+use super::plan::{DeviceNodes, LaunchPlan, Owner, RootPlan, Step, View};
+use crate::sys::mount::{self, Restrictions, Submounts};
 
-const READ_ONLY: Restrictions = Restrictions { read_only: true, no_suid: true, no_dev: true, no_exec: false };
+pub const READ_ONLY: Restrictions = Restrictions { read_only: true, no_suid: true, no_dev: true, no_exec: false };
 const WRITABLE: Restrictions = Restrictions { read_only: false, no_suid: true, no_dev: true, no_exec: false };
 const DATA_ONLY: Restrictions = Restrictions { read_only: false, no_suid: true, no_dev: true, no_exec: true };
 const DEVICES: Restrictions = Restrictions { read_only: false, no_suid: true, no_dev: false, no_exec: true };
 
-/// Of the root of an `Empty` plan: directories and links, no data.
+/// The size of an `Empty` root, which holds directories and links and no data.
 const EMPTY_ROOT_BYTES: u64 = 1 << 20;
 const EMPTY_ROOT_INODES: u64 = 1024;
 
-/// Names on the sandbox's disk that no step uses.
-const EMPTY_DIRECTORY: &str = ".empty";
+/// Directories on the sandbox's disk that no step uses.
+pub const EMPTY_DIRECTORY: &str = ".empty";
 const OVERLAY_UPPER: &str = ".upper";
 const OVERLAY_WORK: &str = ".work";
 
+pub const O_DIRECTORY_PATH: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+/// Everybody may use the devices that a sandbox has.
+const DEVICE_MODE: Mode = Mode::from_bits_truncate(0o666);
+
 pub struct NewRoot<'a> {
-    /// The mount itself.
+    /// The root of the new mount.
     root: OwnedFd,
-    /// The disk's own root, which no path inside leads to.
+    /// The root of the sandbox's disk. No path inside leads to it.
     disk: OwnedFd,
     idmaps: &'a [(Vec<IdRange>, OwnedFd)],
+    host: HostView,
 }
 
 impl<'a> NewRoot<'a> {
-    /// Mounts the disk, and over it the root.
+    /// Mounts the disk, and the new root over it.
     pub fn new(plan: &LaunchPlan, idmaps: &'a [(Vec<IdRange>, OwnedFd)]) -> Result<Self, LaunchError> {
         let limits = plan.limits;
         let disk = tmpfs(limits.disk_bytes, limits.disk_inodes, 0o755, plan.host_owner, WRITABLE)
@@ -53,8 +60,15 @@ impl<'a> NewRoot<'a> {
             RootPlan::Empty => {
                 tmpfs(EMPTY_ROOT_BYTES, EMPTY_ROOT_INODES, 0o755, plan.host_owner, WRITABLE).at("making the root")?
             }
-            RootPlan::Image { path, idmap } => {
-                image_tree(path, idmap.as_deref(), idmaps).at(format!("opening the image at {}", path.display()))?
+            RootPlan::Image { path, idmap, view } => {
+                let image = image_tree(path, idmap.as_deref(), idmaps)
+                    .at(format!("opening the image at {}", path.display()))?;
+                match view {
+                    View::Bind => image,
+                    View::Overlay | View::PartOfRoot => attach_at(image, &plan.mount_point)
+                        .and_then(|lower| read_only_overlay(&lower, &disk))
+                        .at("laying a root over the image")?,
+                }
             }
             RootPlan::Overlay { path, idmap } => {
                 let lower = image_tree(path, idmap.as_deref(), idmaps)
@@ -63,13 +77,21 @@ impl<'a> NewRoot<'a> {
             }
         };
         let root = attach_at(root, &plan.mount_point).at("mounting the root")?;
-        Ok(Self { root, disk, idmaps })
+        Ok(Self { root, disk, idmaps, host: HostView::default() })
     }
 
+    /// Carries out the plan's steps.
     pub fn fill(&self, plan: &LaunchPlan) -> Result<(), LaunchError> {
         for step in &plan.steps {
             let masks = matches!(step, Step::Mask { .. } | Step::ReadOnly { .. });
             if masks && !plan.protections.masks {
+                continue;
+            }
+            if let Step::ShowNames { source, path, view, .. } = step
+                && !plan.protections.masks
+            {
+                let every = ["*".to_owned()];
+                self.show_names(source, path, &every, *view).at(describe(step))?;
                 continue;
             }
             self.perform(step).at(describe(step))?;
@@ -77,10 +99,10 @@ impl<'a> NewRoot<'a> {
         Ok(())
     }
 
-    /// Makes it the root of this process.
+    /// Makes the new root the root of this process.
     pub fn enter(&self, plan: &LaunchPlan) -> Result<(), LaunchError> {
         if plan.protections.read_only_root && !matches!(plan.root, RootPlan::Overlay { .. }) {
-            mount::restrict(self.root.as_fd(), READ_ONLY, false, None).at("making the root read-only")?;
+            mount::restrict(self.root.as_fd(), READ_ONLY, Submounts::Exclude).at("making the root read-only")?;
         }
         nix::unistd::fchdir(&self.root).at("going to the new root")?;
         mount::pivot_into_current_directory().at("entering the new root")
@@ -93,12 +115,24 @@ impl<'a> NewRoot<'a> {
                 let (parent, name) = self.parent(path)?;
                 Ok(symlinkat(target.as_str(), &parent, name.as_str())?)
             }
-            Step::Bind { source, path, writable, devices, idmap } => {
-                let restrictions = match (writable, devices) {
-                    (_, true) => DEVICES,
-                    (true, false) => WRITABLE,
-                    (false, false) => READ_ONLY,
-                };
+            Step::File { path, content, mode } => {
+                let (parent, name) = self.parent(path)?;
+                let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+                let mode = Mode::from_bits_truncate(*mode);
+                let mut file = File::from(openat(&parent, name.as_str(), flags, mode)?);
+                fchmod(&file, mode)?;
+                file.write_all(content.as_bytes())
+            }
+            Step::Show { source, path, view } => self.show(source, path, *view),
+            Step::ShowNames { source, path, names, view } => self.show_names(source, path, names, *view),
+            Step::Devices { path, names, bytes, inodes, owner, nodes } => {
+                let restrictions = if *nodes == DeviceNodes::Own { DEVICES } else { DATA_ONLY };
+                let tree = tmpfs(*bytes, *inodes, 0o755, *owner, restrictions)?;
+                mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())?;
+                names.iter().try_for_each(|name| self.device(path, name, *nodes))
+            }
+            Step::Bind { source, path, writable, idmap } => {
+                let restrictions = if *writable { WRITABLE } else { READ_ONLY };
                 let idmap = idmap.as_deref().map(|map| namespace(self.idmaps, map)).transpose()?;
                 let tree = bound_tree(source, restrictions, idmap)?;
                 let is_directory = SFlag::from_bits_truncate(fstat(&tree)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
@@ -106,8 +140,8 @@ impl<'a> NewRoot<'a> {
             }
             Step::Disk { name, path, mode, owner } => {
                 make_directory(&self.disk, name, *mode, *owner)?;
-                let tree = mount::clone_tree(self.disk.as_fd(), Path::new(name), false)?;
-                mount::restrict(tree.as_fd(), WRITABLE, false, None)?;
+                let tree = mount::clone_tree(&self.disk, Path::new(name), Submounts::Exclude)?;
+                mount::restrict(tree.as_fd(), WRITABLE, Submounts::Exclude)?;
                 mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())
             }
             Step::Tmpfs { path, bytes, inodes, mode, owner } => {
@@ -118,35 +152,69 @@ impl<'a> NewRoot<'a> {
                 let tree = mount::new_filesystem("proc", &[], DATA_ONLY)?;
                 mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())
             }
-            Step::Devpts { path, tty_group } => {
+            Step::Devpts { path, tty_group, max } => {
                 let options = [
                     ("newinstance", String::new()),
                     ("ptmxmode", "0666".to_owned()),
                     ("mode", "0620".to_owned()),
                     ("gid", tty_group.to_string()),
+                    ("max", max.to_string()),
                 ];
                 let tree = mount::new_filesystem("devpts", &options, DEVICES)?;
                 mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())
             }
             Step::ReadOnly { path } => {
                 let Some(place) = self.existing(path)? else { return Ok(()) };
-                let tree = mount::clone_tree(place.as_fd(), Path::new(""), true)?;
-                mount::restrict(tree.as_fd(), READ_ONLY, true, None)?;
+                let tree = mount::clone_tree(&place, Path::new(""), Submounts::Include)?;
+                mount::restrict(tree.as_fd(), READ_ONLY, Submounts::Include)?;
                 mount::attach(tree.as_fd(), place.as_fd())
             }
             Step::Mask { path } => {
                 let Some(place) = self.existing(path)? else { return Ok(()) };
                 let is_directory = SFlag::from_bits_truncate(fstat(&place)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
                 let tree = if is_directory {
-                    mount::clone_tree(self.disk.as_fd(), Path::new(EMPTY_DIRECTORY), false)?
+                    mount::clone_tree(&self.disk, Path::new(EMPTY_DIRECTORY), Submounts::Exclude)?
                 } else {
-                    mount::clone_tree(AT_FDCWD, Path::new("/dev/null"), false)?
+                    mount::clone_tree(self.resolve("/dev/null")?, Path::new(""), Submounts::Exclude)?
                 };
                 let restrictions = if is_directory { READ_ONLY } else { Restrictions { read_only: true, ..DEVICES } };
-                mount::restrict(tree.as_fd(), restrictions, false, None)?;
+                mount::restrict(tree.as_fd(), restrictions, Submounts::Exclude)?;
                 mount::attach(tree.as_fd(), place.as_fd())
             }
         }
+    }
+
+    fn show(&self, source: &Path, path: &str, view: View) -> io::Result<()> {
+        let tree = match self.host.tree(source, view, &self.disk) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            tree => tree?,
+        };
+        match self.target(path, true) {
+            // The place of a mount that the host no longer has.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+            target => mount::attach(tree.as_fd(), target?.as_fd()),
+        }
+    }
+
+    fn show_names(&self, source: &Path, path: &str, names: &[String], view: View) -> io::Result<()> {
+        self.host.show_names(source, names, view, &self.target(path, true)?, &self.disk)
+    }
+
+    /// Makes a device node in a directory inside, or mounts the host's.
+    fn device(&self, directory: &str, name: &str, nodes: DeviceNodes) -> io::Result<()> {
+        let (source, path) = (Path::new("/dev").join(name), format!("{directory}/{name}"));
+        if nodes == DeviceNodes::Own {
+            let (parent, name) = self.parent(&path)?;
+            let device = stat(&source)?.st_rdev;
+            match mknodat(&parent, name.as_str(), SFlag::S_IFCHR, DEVICE_MODE, device) {
+                Ok(()) => return Ok(fchmodat(&parent, name.as_str(), DEVICE_MODE, FchmodatFlags::FollowSymlink)?),
+                // Root in a container may lack the right to make devices.
+                Err(nix::Error::EPERM) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let tree = bound_tree(&source, DEVICES, None)?;
+        mount::attach(tree.as_fd(), self.target(&path, false)?.as_fd())
     }
 
     fn resolve(&self, path: &str) -> nix::Result<OwnedFd> {
@@ -164,7 +232,7 @@ impl<'a> NewRoot<'a> {
         }
     }
 
-    /// Where to mount: made, empty, if it is missing.
+    /// Opens the place to mount at, and makes it if it is missing.
     fn target(&self, path: &str, is_directory: bool) -> io::Result<OwnedFd> {
         if let Some(place) = self.existing(path)? {
             return Ok(place);
@@ -213,27 +281,33 @@ fn tmpfs(bytes: u64, inodes: u64, mode: u32, owner: Owner, restrictions: Restric
     mount::new_filesystem("tmpfs", &options, restrictions)
 }
 
-fn bound_tree(source: &Path, restrictions: Restrictions, idmap: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
-    let tree = mount::clone_tree(AT_FDCWD, source, true)?;
-    // An idmapped mount cannot have others below it; those of a workspace are not wanted either.
-    let recursive = idmap.is_none();
-    mount::restrict(tree.as_fd(), restrictions, recursive, idmap)?;
+pub fn bound_tree(source: &Path, restrictions: Restrictions, idmap: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    // A mapping and its restrictions reach one mount and not those below it, so these are left out of the copy. An ordinary
+    // user may not leave a mount out, so there the restrictions go to all of them.
+    let submounts = if idmap.is_some() { Submounts::Exclude } else { Submounts::Include };
+    let tree = mount::clone_tree(AT_FDCWD, source, submounts)?;
+    match idmap {
+        Some(namespace) => mount::restrict_and_map(tree.as_fd(), restrictions, namespace)?,
+        None => mount::restrict(tree.as_fd(), restrictions, submounts)?,
+    }
     Ok(tree)
 }
 
-/// A piece of the host that a sandbox may write to, as a `Bind` step makes it, not yet anywhere.
+/// A detached, writable mount of a directory of the host, as a `Bind` step makes it.
 pub fn writable_tree(source: &Path, idmap: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     bound_tree(source, WRITABLE, idmap)
 }
 
 fn image_tree(path: &Path, idmap: Option<&[IdRange]>, idmaps: &[(Vec<IdRange>, OwnedFd)]) -> io::Result<OwnedFd> {
-    let tree = mount::clone_tree(AT_FDCWD, path, false)?;
-    let idmap = idmap.map(|map| namespace(idmaps, map)).transpose()?;
-    mount::restrict(tree.as_fd(), WRITABLE, false, idmap)?;
+    let tree = mount::clone_tree(AT_FDCWD, path, Submounts::Exclude)?;
+    match idmap {
+        Some(map) => mount::restrict_and_map(tree.as_fd(), WRITABLE, namespace(idmaps, map)?)?,
+        None => mount::restrict(tree.as_fd(), WRITABLE, Submounts::Exclude)?,
+    }
     Ok(tree)
 }
 
-/// The lower layer has to be mounted somewhere while the overlay is made; afterwards the root lies over it.
+/// Makes an overlay over an image. The lower layer must be mounted somewhere meanwhile; the root is mounted over it afterwards.
 fn overlay(lower: OwnedFd, disk: &OwnedFd, place: &Path) -> io::Result<OwnedFd> {
     let lower = attach_at(lower, place)?;
     for name in [OVERLAY_UPPER, OVERLAY_WORK] {
@@ -241,9 +315,6 @@ fn overlay(lower: OwnedFd, disk: &OwnedFd, place: &Path) -> io::Result<OwnedFd> 
         let owner = Owner { uid: status.st_uid, gid: status.st_gid };
         make_directory(disk, name, 0o755, owner)?;
     }
-    let by_descriptor = |fd: &OwnedFd, name: &str| -> String {
-        PathBuf::from("/proc/self/fd").join(fd.as_raw_fd().to_string()).join(name).display().to_string()
-    };
     let options = [
         ("lowerdir", by_descriptor(&lower, "")),
         ("upperdir", by_descriptor(disk, OVERLAY_UPPER)),
@@ -252,27 +323,40 @@ fn overlay(lower: OwnedFd, disk: &OwnedFd, place: &Path) -> io::Result<OwnedFd> 
     mount::new_filesystem("overlay", &options, WRITABLE)
 }
 
+/// A path for options of an overlay. It has no characters that are special there, and tells the sandbox nothing.
+pub fn by_descriptor(fd: &OwnedFd, name: &str) -> String {
+    PathBuf::from("/proc/self/fd").join(fd.as_raw_fd().to_string()).join(name).display().to_string()
+}
+
+pub fn open_directory(path: &Path) -> nix::Result<OwnedFd> {
+    openat(AT_FDCWD, path, O_DIRECTORY_PATH, Mode::empty())
+}
+
 fn namespace<'a>(idmaps: &'a [(Vec<IdRange>, OwnedFd)], map: &[IdRange]) -> io::Result<BorrowedFd<'a>> {
     let found = idmaps.iter().find(|(known, _)| known == map);
     found.map(|(_, fd)| fd.as_fd()).ok_or_else(|| io::Error::other("the plan's mapping was not made"))
 }
 
-/// Mounts at a path of the host, over whatever is mounted there, and returns the root of the mount.
+/// Attaches a mount at a path of the host, over whatever is mounted there, and returns the root of the mount.
 fn attach_at(tree: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let place: OwnedFd = File::open(path)?.into();
     mount::attach(tree.as_fd(), place.as_fd())?;
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    Ok(openat(AT_FDCWD, path, flags, Mode::empty())?)
+    Ok(open_directory(path)?)
 }
 
 fn describe(step: &Step) -> String {
     match step {
         Step::Directory { path, .. } => format!("making the directory {path}"),
         Step::Symlink { path, .. } => format!("making the link {path}"),
-        Step::Bind { source, path, .. } => format!("mounting {} at {path}", source.display()),
-        Step::Disk { path, .. } | Step::Tmpfs { path, .. } | Step::Proc { path } | Step::Devpts { path, .. } => {
-            format!("mounting {path}")
+        Step::File { path, .. } => format!("writing {path}"),
+        Step::Bind { source, path, .. } | Step::Show { source, path, .. } | Step::ShowNames { source, path, .. } => {
+            format!("mounting {} at {path}", source.display())
         }
+        Step::Disk { path, .. }
+        | Step::Tmpfs { path, .. }
+        | Step::Proc { path }
+        | Step::Devices { path, .. }
+        | Step::Devpts { path, .. } => format!("mounting {path}"),
         Step::ReadOnly { path } => format!("making {path} read-only"),
         Step::Mask { path } => format!("masking {path}"),
     }

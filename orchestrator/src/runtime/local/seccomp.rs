@@ -1,5 +1,5 @@
-//! The system calls that a sandbox may make, as filters that the kernel takes. Which they are is decided in
-//! [`syscalls`](crate::runtime::syscalls), for every runtime the same.
+//! The system call filter of a sandbox, in the form that the kernel takes. [`syscalls`](crate::runtime::syscalls) decides which
+//! calls are allowed, for every runtime.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use seccompiler::{
 };
 
 use crate::runtime::syscalls::{
-    CLONE_NAMESPACES, FORBIDDEN_IOCTLS, NO_SUCH_CALL, NOT_PERMITTED, PERSONALITIES, SOCKET_FAMILIES, allowed, forbidden,
+    CLONE_NAMESPACES, Debugging, FORBIDDEN_IOCTLS, NO_SUCH_CALL, NOT_PERMITTED, PERSONALITIES, SOCKETS, allowed,
+    forbidden, forbidden_ptrace,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -18,23 +19,36 @@ const ARCHITECTURE: TargetArch = TargetArch::aarch64;
 
 type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
-/// The filter as the kernel takes it. Two of them: the kernel combines filters by the stricter answer, so calls that are
-/// "not permitted" by name are those of the second, which lets everything else through.
-pub fn filters() -> Result<[BpfProgram; 2], seccompiler::BackendError> {
-    // What is forbidden too, so that the first filter does not answer "no such call" before the second says why.
-    let mut allowed: Rules = allowed().chain(forbidden()).map(|call| (call.number, Vec::new())).collect();
+/// The two filters of a sandbox. The kernel uses the stricter answer of the two. The first answers "no such call" to every
+/// call that is not allowed. The second answers "not permitted" to the calls that are forbidden by name, and allows
+/// everything else.
+pub fn filters(debugging: Debugging) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+    // The first filter also allows the forbidden calls, so that the second filter's answer counts for them.
+    let mut allowed: Rules =
+        allowed(debugging).chain(forbidden(debugging)).map(|call| (call.number, Vec::new())).collect();
     let condition =
         |argument, operator, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value);
-    // Threads and processes, but no namespaces. The newer form hides its flags behind a pointer, so it does not exist here.
+    // Threads and processes are allowed, new namespaces are not. `clone3` has its flags in memory, where a filter cannot
+    // read them, so it is not allowed.
     let plain_clone = condition(0, SeccompCmpOp::MaskedEq(CLONE_NAMESPACES), 0)?;
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![plain_clone])?]);
-    allowed.insert(libc::SYS_socket, one_of(0, &SOCKET_FAMILIES)?);
+    let sockets = SOCKETS.iter().map(|socket| {
+        let family = condition(0, SeccompCmpOp::Eq, socket.family);
+        let protocol = socket.protocol.map(|protocol| condition(2, SeccompCmpOp::Eq, protocol));
+        SeccompRule::new([family].into_iter().chain(protocol).collect::<Result<_, _>>()?)
+    });
+    allowed.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
     allowed.insert(libc::SYS_personality, one_of(0, &PERSONALITIES)?);
     allowed.insert(libc::SYS_ioctl, Vec::new());
+    allowed.insert(libc::SYS_ptrace, Vec::new());
     let allow = SeccompFilter::new(allowed, SeccompAction::Errno(NO_SUCH_CALL), SeccompAction::Allow, ARCHITECTURE)?;
 
-    let mut forbidden: Rules = forbidden().map(|call| (call.number, Vec::new())).collect();
+    let mut forbidden: Rules = forbidden(debugging).map(|call| (call.number, Vec::new())).collect();
     forbidden.insert(libc::SYS_ioctl, one_of(1, &FORBIDDEN_IOCTLS)?);
+    // A call without rules would always be forbidden.
+    if !forbidden_ptrace(debugging).is_empty() {
+        forbidden.insert(libc::SYS_ptrace, one_of(0, forbidden_ptrace(debugging))?);
+    }
     let forbid =
         SeccompFilter::new(forbidden, SeccompAction::Allow, SeccompAction::Errno(NOT_PERMITTED), ARCHITECTURE)?;
     Ok([BpfProgram::try_from(allow)?, BpfProgram::try_from(forbid)?])
@@ -56,8 +70,10 @@ mod tests {
 
     #[test]
     fn the_filters_compile_and_fit_into_the_kernel() {
-        for filter in filters().unwrap() {
-            assert!((1..=4096).contains(&filter.len()), "{} instructions", filter.len());
+        for debugging in Debugging::ALL {
+            for filter in filters(debugging).unwrap() {
+                assert!((1..=4096).contains(&filter.len()), "{} instructions", filter.len());
+            }
         }
     }
 }

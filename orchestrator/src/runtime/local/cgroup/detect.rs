@@ -1,16 +1,16 @@
-//! Which cgroups this process can use, read from what the kernel says about mounts and about itself.
+//! Finds the cgroups that this process can use, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What a limit needs; the freezer only for pausing.
+/// The controllers that the daemon uses: the freezer for pausing, the others for limits.
 const CONTROLLERS: [&str; 5] = ["memory", "pids", "cpu", "cpuacct", "freezer"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Available {
-    /// The directory below which ours is made.
+    /// Version 2, with the directory for the daemon's own cgroup.
     V2(PathBuf),
-    /// The mount of each controller.
+    /// Version 1, with the mount of each controller.
     V1(BTreeMap<String, PathBuf>),
 }
 
@@ -21,7 +21,8 @@ pub fn detect() -> Result<Available, String> {
     decide(&mounts, &own, is_root, |v2| std::fs::read_to_string(v2.join("cgroup.controllers")).unwrap_or_default())
 }
 
-/// Version 2 where it has the controllers, else version 1: a hybrid host mounts both and gives each controller to one of them.
+/// Chooses version 2 if it has the controllers, otherwise version 1. A hybrid host mounts both, and each controller is in
+/// one of them.
 fn decide(
     mounts: &str,
     own: &str,
@@ -43,7 +44,7 @@ fn decide(
         }
     }
     if let Some(root) = v2 {
-        // An ordinary user has at most what was delegated to the cgroup he is in.
+        // An ordinary user has at most what was delegated to their cgroup.
         let base = if is_root { root } else { root.join(own_v2_path(own).trim_start_matches('/')) };
         let controllers = controllers_of(&base);
         if ["memory", "pids"].iter().all(|wanted| controllers.split_whitespace().any(|have| have == *wanted)) {
@@ -56,7 +57,7 @@ fn decide(
     Err("no cgroup file system with the controllers memory and pids is mounted".into())
 }
 
-/// Place, kind and super options of a line of mountinfo.
+/// The mount point, the file system type and the super options in a line of mountinfo.
 fn parse_mount(line: &str) -> Option<(PathBuf, &str, &str)> {
     let (before, after) = line.split_once(" - ")?;
     let place = before.split(' ').nth(4)?;

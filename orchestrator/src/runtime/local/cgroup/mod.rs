@@ -1,38 +1,52 @@
-//! Limits and accounts of sandboxes, by cgroups: version 2, version 1, or none where an ordinary user has not been given any.
+//! Limits and statistics of sandboxes with cgroups: version 2, version 1, or none if an ordinary user has no delegated
+//! cgroup.
 //!
-//! Each daemon has one directory of its own, `cove-HASH` by its data directory, and each sandbox one below it. Whatever is
-//! there is ours, and nothing else is touched.
+//! Each daemon has one cgroup directory, `cove-HASH`, named by a hash of its data directory, and each sandbox has one below
+//! it. Everything below it belongs to the daemon, which touches nothing outside.
+//!
+//! ```text
+//! cove-HASH/ID            cpu, and everything together: the session's limits and what its runner may use beside them
+//!           ├─ runner     version 2 only, which wants processes in leaves; on version 1 the runner is in ID itself
+//!           └─ commands   memory and pids: the session's limits. The sandbox sees this one as its own
+//! ```
+//!
+//! **Invariant:** the runner is never in the cgroup of the commands. Whatever they do there, the kernel has memory and a process
+//! number for the runner, and kills none but them when they are over their limit.
 
 mod detect;
 mod v1;
 mod v2;
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use shared_protocol::api::{ResourcesView, StatsView};
+
+use crate::runtime::policy::{RUNNER_BYTES, RUNNER_PIDS, scratch_bytes};
+use crate::sys::pidfd;
 
 pub use detect::{Available, detect};
 
-/// What a cgroup of the kernel's says about out-of-memory kills, memory, processes and so on is short.
+/// The most that is read of a cgroup file. All of them are short.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// The scheduler's period; a quota is a share of it.
 const CPU_PERIOD_USEC: u64 = 100_000;
 
-/// What all sandboxes together weigh where processors are short, in percent of what everything else on the host does by itself. They
-/// have all that is idle, and never hold up the daemon, which their clients wait for. A wish: where it is refused the limits hold.
-const WEIGHT_PERCENT: u64 = 25;
-
-/// For a directory to become empty after its last process was killed: the kernel lets go of them a moment later.
+/// How often and how long to wait for a cgroup to become empty after its last process was killed.
 const REMOVE_TRIES: u32 = 200;
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 
-/// For all processes of a sandbox to stop. Milliseconds, but for one that waits in the kernel for a disk.
+/// The most processes that are held by a descriptor at once to be killed.
+const HELD_AT_ONCE: usize = 256;
+
+/// The longest wait for all processes of a sandbox to freeze. It takes milliseconds, unless one waits in the kernel for a disk.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// All sandboxes' cgroups of one daemon.
+/// The cgroups of all sandboxes of one daemon.
 #[derive(Debug, Clone)]
 pub enum Cgroups {
     V2(v2::Tree),
@@ -40,17 +54,60 @@ pub enum Cgroups {
     None { why: String },
 }
 
-/// One sandbox's, as the launcher needs it.
+/// The directories of a sandbox's cgroup.
+const COMMANDS: &str = "commands";
+const RUNNER: &str = "runner";
+const LEAVES: [&str; 2] = [COMMANDS, RUNNER];
+
+/// The cgroup of one sandbox, as the launcher needs it.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
-    /// To be written the number of the sandbox's first process to.
-    pub procs: Vec<PathBuf>,
-    /// What the sandbox may see of it: host path, and name below `/sys/fs/cgroup`.
+    pub entrances: Entrances,
+    /// The parts of it that the sandbox sees: the host path, and the name below `/sys/fs/cgroup`.
     pub visible: Vec<(PathBuf, String)>,
 }
 
+/// The files through which the processes of a sandbox enter its cgroup. They are opened on the host, and used in this order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entrances {
+    /// The launcher writes the number of the first process here, while that makes its root: version 2 needs milliseconds to move a
+    /// process.
+    pub launcher: Vec<PathBuf>,
+    /// The first process writes `0`, which means itself, before it makes its cgroup namespace. On version 1 that is quicker.
+    pub first_process: Vec<PathBuf>,
+    /// The first process writes `0` after it has made its cgroup namespace. It is then where the runner stays.
+    pub runner: Vec<PathBuf>,
+    /// Each command writes `0` before it runs. The runner holds these files open; commands do not.
+    pub commands: Vec<PathBuf>,
+}
+
+impl Entrances {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The limits of all sandboxes of a daemon together. They leave the host something that no sandbox can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TotalLimits {
+    pub memory_bytes: u64,
+    pub pids: u64,
+    /// The CPU weight in percent of the default weight. Sandboxes may use every idle CPU, but under load they do not slow down the
+    /// daemon, which their clients wait for.
+    pub cpu_weight_percent: u64,
+}
+
+/// The most that the processes of a sandbox may use together, runner included.
+fn session_memory_bytes(limits: &ResourcesView) -> u64 {
+    (limits.memory_mb << 20) + RUNNER_BYTES + scratch_bytes(limits.memory_mb)
+}
+
+fn session_pids(limits: &ResourcesView) -> u64 {
+    limits.pids.saturating_add(RUNNER_PIDS)
+}
+
 impl Cgroups {
-    /// Finds what this process may use and makes the daemon's own directory.
+    /// Finds the cgroups that this process may use, and creates the daemon's own directory.
     pub fn open(name: &str) -> Self {
         match detect() {
             Ok(Available::V2(root)) => match v2::Tree::open(&root, name) {
@@ -65,7 +122,19 @@ impl Cgroups {
         }
     }
 
-    /// Makes a sandbox's cgroup with its limits in force. On an error nothing is left.
+    /// Limits all sandboxes together. Each sandbox keeps its own limits if the host refuses one of these.
+    pub fn limit_all(&self, limits: &TotalLimits) {
+        let refused = match self {
+            Self::V2(tree) => tree.limit_all(limits),
+            Self::V1(tree) => tree.limit_all(limits),
+            Self::None { .. } => Vec::new(),
+        };
+        for error in refused {
+            tracing::warn!(%error, "a limit of all sandboxes together was refused");
+        }
+    }
+
+    /// Makes a sandbox's cgroup and sets its limits. On an error nothing is left behind.
     pub fn create(&self, id: &str, limits: &ResourcesView) -> io::Result<Placement> {
         let made = match self {
             Self::V2(tree) => tree.create(id, limits),
@@ -78,7 +147,7 @@ impl Cgroups {
         made
     }
 
-    /// Kills whatever is in it and removes it. What is not there is no error.
+    /// Kills every process in a cgroup and removes it. A missing cgroup is no error.
     pub fn remove(&self, id: &str) -> io::Result<()> {
         for _ in 0..REMOVE_TRIES {
             match self.remove_directories(id) {
@@ -98,7 +167,7 @@ impl Cgroups {
         }
     }
 
-    /// Stops or continues all processes at once.
+    /// Starts to freeze or to thaw all processes.
     pub fn freeze(&self, id: &str, frozen: bool) -> io::Result<()> {
         match self {
             Self::V2(tree) => tree.freeze(id, frozen),
@@ -107,7 +176,16 @@ impl Cgroups {
         }
     }
 
-    /// Stops all processes and waits until each has stopped: the kernel does so one by one.
+    /// Lets the processes of a sandbox that ends use every CPU: the kernel closes what they have open in their own time.
+    pub fn lift_cpu_limit(&self, id: &str) {
+        match self {
+            Self::V2(tree) => tree.lift_cpu_limit(id),
+            Self::V1(tree) => tree.lift_cpu_limit(id),
+            Self::None { .. } => {}
+        }
+    }
+
+    /// Freezes all processes and waits until each is frozen: the kernel freezes them one by one.
     pub fn freeze_all(&self, id: &str) -> io::Result<()> {
         self.freeze(id, true)?;
         let deadline = Instant::now() + FREEZE_TIMEOUT;
@@ -118,7 +196,7 @@ impl Cgroups {
         }
     }
 
-    /// How many processes the kernel killed in it for memory.
+    /// The number of processes in the cgroup that the kernel killed because memory ran out.
     pub fn oom_kills(&self, id: &str) -> u64 {
         match self {
             Self::V2(tree) => tree.oom_kills(id),
@@ -127,7 +205,7 @@ impl Cgroups {
         }
     }
 
-    /// Sandboxes that have a cgroup here.
+    /// The ids of all sandboxes that have a cgroup.
     pub fn list(&self) -> io::Result<Vec<String>> {
         match self {
             Self::V2(tree) => children(&tree.root),
@@ -144,7 +222,7 @@ impl Cgroups {
         }
     }
 
-    /// The daemon's own directory, once the last sandbox is gone.
+    /// Removes the daemon's own directory, if the last sandbox is gone.
     pub fn close(&self) {
         let roots: Vec<&Path> = match self {
             Self::V2(tree) => vec![&tree.root],
@@ -162,7 +240,8 @@ impl Cgroups {
             Self::V1(tree) => tree.roots().map(|root| root.join(id)).collect(),
             Self::None { .. } => Vec::new(),
         };
-        for directory in directories {
+        let with_leaves = |directory: PathBuf| LEAVES.map(|leaf| directory.join(leaf)).into_iter().chain([directory]);
+        for directory in directories.into_iter().flat_map(with_leaves) {
             match std::fs::remove_dir(&directory) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -213,7 +292,7 @@ fn read_number(path: &Path) -> io::Result<u64> {
     text.trim().parse().map_err(|_| io::Error::other(format!("{} holds {text:?}, not a number", path.display())))
 }
 
-/// The number behind `key` in a file of `key value` lines.
+/// The number after `key` in a file of `key value` lines.
 fn read_keyed(path: &Path, key: &str) -> Option<u64> {
     keyed(&read(path).ok()?, key)
 }
@@ -222,7 +301,7 @@ fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// A file that is kept open, from its beginning.
+/// Reads an open file from its beginning.
 fn read_again(mut file: &std::fs::File) -> io::Result<String> {
     use std::io::{Read as _, Seek as _};
     let mut text = String::new();
@@ -240,20 +319,41 @@ fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// KILL to each process that is listed, by number: only for what is below a cgroup of ours.
+/// Sends SIGKILL to each process in a sandbox's cgroup: `directory` and what is below it. Call it only for the daemon's own cgroups.
+fn kill_all(directory: &Path) -> io::Result<()> {
+    let places = LEAVES.map(|leaf| directory.join(leaf)).into_iter().chain([directory.to_owned()]);
+    places.into_iter().try_for_each(|place| kill_listed(&place.join("cgroup.procs")))
+}
+
+/// Sends SIGKILL to each process that a `cgroup.procs` file lists.
 fn kill_listed(procs: &Path) -> io::Result<()> {
-    let text = match read(procs) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for pid in text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1) {
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    for pids in listed(procs)?.chunks(HELD_AT_ONCE) {
+        // Each process is held by a descriptor before the list is read again. If its number is still listed then, the descriptor
+        // means that process, and not another that got the number in between.
+        let held: Vec<(i32, OwnedFd)> = pids.iter().filter_map(|pid| Some((*pid, pidfd::open(*pid).ok()?))).collect();
+        let still = listed(procs)?;
+        for (_, process) in held.iter().filter(|(pid, _)| still.contains(pid)) {
+            let _ = pidfd::kill(process.as_fd());
+        }
     }
     Ok(())
 }
 
-/// The share of one period that `cpus` allow.
+fn listed(procs: &Path) -> io::Result<Vec<i32>> {
+    match read(procs) {
+        // A process of another pid namespace is listed as 0.
+        Ok(text) => Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 1).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The errors of several attempts.
+fn errors<const N: usize>(attempts: [io::Result<()>; N]) -> Vec<io::Error> {
+    attempts.into_iter().filter_map(Result::err).collect()
+}
+
+/// The time in each period that `cpus` allows, in microseconds.
 fn cpu_quota(cpus: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -261,6 +361,6 @@ fn cpu_quota(cpus: f64) -> u64 {
         reason = "checked to be a small positive number"
     )]
     let quota = (cpus * 100_000.0).round() as u64;
-    // The kernel's own minimum.
+    // This is the kernel's minimum.
     quota.max(1_000)
 }

@@ -1,4 +1,4 @@
-//! Version 1: one tree a controller, each with a directory for every sandbox.
+//! Cgroup version 1: each controller has its own tree, with a directory for every sandbox.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,19 +8,25 @@ use std::time::{Duration, Instant};
 use shared_protocol::api::{ResourcesView, StatsView};
 
 use super::{
-    CPU_PERIOD_USEC, Placement, WEIGHT_PERCENT, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number,
-    write,
+    COMMANDS, CPU_PERIOD_USEC, Entrances, Placement, TotalLimits, cpu_quota, errors, kill_all, not_frozen, read,
+    read_keyed, read_number, session_memory_bytes, session_pids, write,
 };
 
-/// How often a freezer that tells nothing is looked at.
+/// The interval at which the freezer's state is read, because it sends no events.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The kernel's `cpu.shares` of whoever asks for nothing.
+/// The kernel's default for `cpu.shares`, and its minimum.
 const DEFAULT_SHARES: u64 = 1024;
+const MIN_SHARES: u64 = 2;
+
+/// The limit of the buffers of TCP and UDP sockets, which version 1 counts apart from all other memory, and not at all unless there is
+/// a limit. They may take this part of the memory in addition.
+const TCP_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
+const SOCKET_SHARE: u64 = 8;
 
 #[derive(Debug, Clone)]
 pub struct Tree {
-    /// By controller; two controllers may share a directory.
+    /// The directory of each controller. Two controllers may share one.
     controllers: BTreeMap<String, PathBuf>,
 }
 
@@ -32,17 +38,27 @@ impl Tree {
             std::fs::create_dir_all(root).map_err(super::named(root))?;
         }
         let tree = Self { controllers };
-        // The default of some kernels; without it a sandbox could escape its parent's accounts.
+        // Not every kernel has this on by default. Without it the parent does not count the memory of its sandboxes.
         if let Some(memory) = tree.controllers.get("memory") {
             let _ = write(&memory.join("memory.use_hierarchy"), "1");
-        }
-        if let Some(cpu) = tree.controllers.get("cpu") {
-            let _ = write(&cpu.join("cpu.shares"), &(WEIGHT_PERCENT * DEFAULT_SHARES / 100).to_string());
         }
         Ok(tree)
     }
 
-    /// Each directory once.
+    pub fn limit_all(&self, limits: &TotalLimits) -> Vec<io::Error> {
+        let set = |controller: &str, name: &str, value: u64| match self.controllers.get(controller) {
+            Some(root) => write(&root.join(name), &value.to_string()),
+            None => Ok(()),
+        };
+        errors([
+            set("memory", "memory.limit_in_bytes", limits.memory_bytes),
+            set("memory", TCP_LIMIT, limits.memory_bytes / SOCKET_SHARE),
+            set("pids", "pids.max", limits.pids),
+            set("cpu", "cpu.shares", (limits.cpu_weight_percent * DEFAULT_SHARES / 100).max(MIN_SHARES)),
+        ])
+    }
+
+    /// The directories of the controllers, each once.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         let mut seen: Vec<&Path> = self.controllers.values().map(PathBuf::as_path).collect();
         seen.sort();
@@ -54,31 +70,67 @@ impl Tree {
         Some(self.controllers.get(controller)?.join(id).join(name))
     }
 
+    /// The directories of the two controllers that limit commands apart from their runner, each once.
+    fn commands_roots(&self) -> Vec<&Path> {
+        let mut roots: Vec<&Path> = ["memory", "pids"]
+            .into_iter()
+            .filter_map(|name| self.controllers.get(name))
+            .map(PathBuf::as_path)
+            .collect();
+        roots.sort();
+        roots.dedup();
+        roots
+    }
+
     pub fn create(&self, id: &str, limits: &ResourcesView) -> io::Result<Placement> {
-        for root in self.roots() {
-            let directory = root.join(id);
+        let commands = format!("{id}/{COMMANDS}");
+        let apart = self.commands_roots();
+        for directory in self.roots().map(|root| root.join(id)).chain(apart.iter().map(|root| root.join(&commands))) {
             std::fs::create_dir(&directory).map_err(super::named(&directory))?;
         }
-        let set = |controller: &str, name: &str, value: String| match self.file(controller, id, name) {
-            Some(path) => write(&path, &value),
+        let set = |controller: &str, id: &str, name: &str, value: u64| match self.file(controller, id, name) {
+            Some(path) => write(&path, &value.to_string()),
             None => Err(io::Error::new(io::ErrorKind::Unsupported, format!("there is no {controller} controller"))),
         };
-        let bytes = (limits.memory_mb << 20).to_string();
-        set("memory", "memory.limit_in_bytes", bytes.clone())?;
-        // Memory and swap together, where the kernel counts swap: what is not in memory is nowhere.
-        if self.file("memory", id, "memory.memsw.limit_in_bytes").is_some_and(|path| path.exists()) {
-            set("memory", "memory.memsw.limit_in_bytes", bytes)?;
+        for (place, memory_bytes, pids) in [
+            (id, session_memory_bytes(limits), session_pids(limits)),
+            (commands.as_str(), limits.memory_mb << 20, limits.pids),
+        ] {
+            set("memory", place, "memory.limit_in_bytes", memory_bytes)?;
+            // If the kernel counts swap, the same limit for memory and for memory with swap means no swap.
+            if self.file("memory", place, "memory.memsw.limit_in_bytes").is_some_and(|path| path.exists()) {
+                set("memory", place, "memory.memsw.limit_in_bytes", memory_bytes)?;
+            }
+            // A kernel without IP sockets in cgroups has no such file.
+            if self.file("memory", place, TCP_LIMIT).is_some_and(|path| path.exists()) {
+                set("memory", place, TCP_LIMIT, memory_bytes / SOCKET_SHARE)?;
+            }
+            set("pids", place, "pids.max", pids)?;
         }
-        set("pids", "pids.max", limits.pids.to_string())?;
         if self.controllers.contains_key("cpu") {
-            set("cpu", "cpu.cfs_period_us", CPU_PERIOD_USEC.to_string())?;
-            set("cpu", "cpu.cfs_quota_us", cpu_quota(limits.cpus).to_string())?;
+            set("cpu", id, "cpu.cfs_period_us", CPU_PERIOD_USEC)?;
+            set("cpu", id, "cpu.cfs_quota_us", cpu_quota(limits.cpus))?;
         }
+        let is_apart = |controller: &str| ["memory", "pids"].contains(&controller);
         let visible = ["memory", "pids", "cpu"]
             .into_iter()
-            .filter_map(|name| Some((self.controllers.get(name)?.join(id), name.to_owned())))
+            .filter_map(|name| {
+                let place = if is_apart(name) { &commands } else { id };
+                Some((self.controllers.get(name)?.join(place), name.to_owned()))
+            })
             .collect();
-        Ok(Placement { procs: self.roots().map(|root| root.join(id).join("cgroup.procs")).collect(), visible })
+        // A process that moves only itself, by `tasks`, need not wait until no process of the host forks.
+        let tasks = |root: &Path, place: &str| root.join(place).join("tasks");
+        let entrances = Entrances {
+            launcher: Vec::new(),
+            first_process: self
+                .roots()
+                .map(|root| tasks(root, if apart.contains(&root) { &commands } else { id }))
+                .collect(),
+            runner: apart.iter().map(|root| tasks(root, id)).collect(),
+            commands: apart.iter().map(|root| tasks(root, &commands)).collect(),
+        };
+        Ok(Placement { entrances, visible })
     }
 
     pub fn stats(&self, id: &str) -> io::Result<StatsView> {
@@ -87,11 +139,17 @@ impl Tree {
             None => Ok(0),
         };
         let used = number("memory", "memory.usage_in_bytes")?;
-        // Cache that the kernel would give back first is not what a session needs.
+        // A sandbox of a daemon before this version has no cgroup for its commands.
+        let limit = self.file("memory", &format!("{id}/{COMMANDS}"), "memory.limit_in_bytes");
+        let limit = match limit.and_then(|path| read_number(&path).ok()) {
+            Some(limit) => limit,
+            None => number("memory", "memory.limit_in_bytes")?,
+        };
+        // Cache that the kernel would drop first does not count as used.
         let idle = self.file("memory", id, "memory.stat").and_then(|path| read_keyed(&path, "total_inactive_file"));
         Ok(StatsView {
             memory_bytes: used.saturating_sub(idle.unwrap_or(0)),
-            memory_limit: Some(number("memory", "memory.limit_in_bytes")?),
+            memory_limit: Some(limit),
             cpu_usage_usec: number("cpuacct", "cpuacct.usage")? / 1_000,
             pids: number("pids", "pids.current")?,
             disk_bytes: None,
@@ -104,7 +162,15 @@ impl Tree {
         write(&path, if frozen { "FROZEN" } else { "THAWED" })
     }
 
-    /// By looking again: version 1 tells nobody, and moves on only when it is looked at.
+    pub fn lift_cpu_limit(&self, id: &str) {
+        // Without the cpu controller there is no limit to lift.
+        if let Some(path) = self.file("cpu", id, "cpu.cfs_quota_us") {
+            let _ = write(&path, "-1");
+        }
+    }
+
+    /// Waits until all processes are frozen. It polls: version 1 sends no events, and continues to freeze only when the
+    /// state is read.
     pub fn wait_frozen(&self, id: &str, deadline: Instant) -> io::Result<()> {
         let path = self.file("freezer", id, "freezer.state");
         let path = path.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "there is no freezer controller"))?;
@@ -118,14 +184,17 @@ impl Tree {
     }
 
     pub fn oom_kills(&self, id: &str) -> u64 {
-        self.file("memory", id, "memory.oom_control").and_then(|path| read_keyed(&path, "oom_kill")).unwrap_or(0)
+        // Version 1 counts a kill only in the cgroup of the process that was killed.
+        let places = [id.to_owned(), format!("{id}/{COMMANDS}")];
+        let files = places.iter().filter_map(|place| self.file("memory", place, "memory.oom_control"));
+        files.filter_map(|path| read_keyed(&path, "oom_kill")).sum()
     }
 
     pub fn kill(&self, id: &str) -> io::Result<()> {
-        // A frozen process cannot die.
+        // A frozen process does not react to SIGKILL.
         if self.file("freezer", id, "freezer.state").is_some_and(|path| read(&path).is_ok()) {
             let _ = self.freeze(id, false);
         }
-        self.roots().try_for_each(|root| kill_listed(&root.join(id).join("cgroup.procs")))
+        self.roots().try_for_each(|root| kill_all(&root.join(id)))
     }
 }

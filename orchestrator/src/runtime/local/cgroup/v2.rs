@@ -1,4 +1,4 @@
-//! Version 2: one tree, controllers handed down from directory to directory.
+//! Cgroup version 2: one tree, in which each directory enables controllers for its children.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -9,16 +9,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shared_protocol::api::{ResourcesView, StatsView};
 
 use super::{
-    CPU_PERIOD_USEC, Placement, WEIGHT_PERCENT, cpu_quota, kill_listed, not_frozen, read, read_keyed, read_number,
-    write,
+    COMMANDS, CPU_PERIOD_USEC, Entrances, Placement, RUNNER, TotalLimits, cpu_quota, errors, kill_all, not_frozen,
+    read, read_keyed, read_number, session_memory_bytes, session_pids, write,
 };
 
 const WANTED: [&str; 3] = ["memory", "pids", "cpu"];
 
-/// Where processes go that were in a directory which is to hand controllers down: version 2 allows no processes there.
+/// The directory for processes that must leave a directory which enables controllers for its children: version 2 allows no
+/// processes there.
 const OWN_LEAF: &str = "cove-daemon";
 
-/// The kernel's `cpu.weight` of whoever asks for nothing.
+/// The kernel's default for `cpu.weight`.
 const DEFAULT_WEIGHT: u64 = 100;
 
 #[derive(Debug, Clone)]
@@ -29,30 +30,54 @@ pub struct Tree {
 
 impl Tree {
     pub fn open(base: &Path, name: &str) -> io::Result<Self> {
-        hand_down(base)?;
+        enable_controllers(base)?;
         let root = base.join(name);
         std::fs::create_dir_all(&root).map_err(super::named(&root))?;
-        hand_down(&root)?;
+        enable_controllers(&root)?;
         let has_cpu = read(&root.join("cgroup.subtree_control"))?.split_whitespace().any(|c| c == "cpu");
-        if has_cpu {
-            let _ = write(&root.join("cpu.weight"), &(WEIGHT_PERCENT * DEFAULT_WEIGHT / 100).to_string());
-        }
         Ok(Self { root, has_cpu })
     }
 
+    pub fn limit_all(&self, limits: &TotalLimits) -> Vec<io::Error> {
+        let set = |name: &str, value: u64| write(&self.root.join(name), &value.to_string());
+        let weight = (limits.cpu_weight_percent * DEFAULT_WEIGHT / 100).max(1);
+        errors([
+            set("memory.max", limits.memory_bytes),
+            set("pids.max", limits.pids),
+            if self.has_cpu { set("cpu.weight", weight) } else { Ok(()) },
+        ])
+    }
+
     pub fn create(&self, id: &str, limits: &ResourcesView) -> io::Result<Placement> {
-        let directory = self.root.join(id);
-        std::fs::create_dir(&directory).map_err(super::named(&directory))?;
-        let set = |name: &str, value: String| write(&directory.join(name), &value);
-        set("memory.max", (limits.memory_mb << 20).to_string())?;
-        if directory.join("memory.swap.max").exists() {
-            set("memory.swap.max", "0".into())?;
+        let session = self.root.join(id);
+        let (commands, runner) = (session.join(COMMANDS), session.join(RUNNER));
+        std::fs::create_dir(&session).map_err(super::named(&session))?;
+        enable_controllers(&session)?;
+        for leaf in [&commands, &runner] {
+            std::fs::create_dir(leaf).map_err(super::named(leaf))?;
         }
-        set("pids.max", limits.pids.to_string())?;
-        if self.has_cpu {
-            set("cpu.max", format!("{} {CPU_PERIOD_USEC}", cpu_quota(limits.cpus)))?;
+        for (place, memory_bytes, pids) in [
+            (&session, session_memory_bytes(limits), session_pids(limits)),
+            (&commands, limits.memory_mb << 20, limits.pids),
+        ] {
+            write(&place.join("memory.max"), &memory_bytes.to_string())?;
+            if place.join("memory.swap.max").exists() {
+                write(&place.join("memory.swap.max"), "0")?;
+            }
+            write(&place.join("pids.max"), &pids.to_string())?;
+            if self.has_cpu {
+                // Commands read their limit in their own cgroup.
+                write(&place.join("cpu.max"), &format!("{} {CPU_PERIOD_USEC}", cpu_quota(limits.cpus)))?;
+            }
         }
-        Ok(Placement { procs: vec![directory.join("cgroup.procs")], visible: vec![(directory, String::new())] })
+        let procs = |place: &Path| vec![place.join("cgroup.procs")];
+        let entrances = Entrances {
+            launcher: procs(&commands),
+            first_process: Vec::new(),
+            runner: procs(&runner),
+            commands: procs(&commands),
+        };
+        Ok(Placement { entrances, visible: vec![(commands, String::new())] })
     }
 
     pub fn stats(&self, id: &str) -> io::Result<StatsView> {
@@ -61,7 +86,10 @@ impl Tree {
         let idle = read_keyed(&directory.join("memory.stat"), "inactive_file").unwrap_or(0);
         Ok(StatsView {
             memory_bytes: used.saturating_sub(idle),
-            memory_limit: read_number(&directory.join("memory.max")).ok(),
+            // A sandbox of a daemon before this version has no cgroup for its commands.
+            memory_limit: [directory.join(COMMANDS), directory.clone()]
+                .iter()
+                .find_map(|place| read_number(&place.join("memory.max")).ok()),
             cpu_usage_usec: read_keyed(&directory.join("cpu.stat"), "usage_usec").unwrap_or(0),
             pids: read_number(&directory.join("pids.current"))?,
             disk_bytes: None,
@@ -72,11 +100,20 @@ impl Tree {
         write(&self.root.join(id).join("cgroup.freeze"), if frozen { "1" } else { "0" })
     }
 
-    /// The kernel tells of each change of this file by an exceptional condition.
+    pub fn lift_cpu_limit(&self, id: &str) {
+        let session = self.root.join(id);
+        for place in [session.join(COMMANDS), session] {
+            // Without the cpu controller there is no limit to lift.
+            let _ = write(&place.join("cpu.max"), "max");
+        }
+    }
+
+    /// Waits until `cgroup.events` says that all processes are frozen. The kernel signals each change of that file with
+    /// POLLPRI.
     pub fn wait_frozen(&self, id: &str, deadline: Instant) -> io::Result<()> {
         let path = self.root.join(id).join("cgroup.events");
         let file = std::fs::File::open(&path).map_err(super::named(&path))?;
-        // Read after it was opened, and before each wait: a change in between is told at once.
+        // The file is read before each wait: a change after the read ends the wait at once.
         while super::keyed(&super::read_again(&file)?, "frozen") != Some(1) {
             let left = deadline.saturating_duration_since(Instant::now());
             let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
@@ -96,17 +133,18 @@ impl Tree {
         let directory = self.root.join(id);
         match write(&directory.join("cgroup.kill"), "1") {
             Ok(()) => Ok(()),
-            // Kernels before 5.14 have no such file.
+            // Kernels before 5.14 do not have this file.
             Err(_) => {
                 let _ = self.freeze(id, false);
-                kill_listed(&directory.join("cgroup.procs"))
+                kill_all(&directory)
             }
         }
     }
 }
 
-/// Lets the children of a directory use the controllers it has, moving processes out of the way where the kernel asks for it.
-fn hand_down(directory: &Path) -> io::Result<()> {
+/// Enables the wanted controllers for the children of a directory. Moves processes out of the directory if the kernel asks
+/// for it.
+fn enable_controllers(directory: &Path) -> io::Result<()> {
     let control = directory.join("cgroup.subtree_control");
     let available = read(&directory.join("cgroup.controllers"))?;
     let already = read(&control)?;
@@ -124,7 +162,7 @@ fn hand_down(directory: &Path) -> io::Result<()> {
             let leaf = directory.join(OWN_LEAF);
             std::fs::create_dir_all(&leaf)?;
             for pid in read(&directory.join("cgroup.procs"))?.lines() {
-                // One that ended meanwhile needs no place.
+                // A process that has ended in the meantime need not move.
                 let _ = write(&leaf.join("cgroup.procs"), pid);
             }
             write(&control, &line)

@@ -1,0 +1,316 @@
+//! The names of the operations in `/openapi.json`: the group and the id by which generated clients call an operation, and what a
+//! person should know about it beyond its summary. An id that was released does not change.
+
+use super::route::Route;
+
+/// A group of operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    pub name: &'static str,
+    pub about: &'static str,
+}
+
+pub const DAEMON: Tag = Tag { name: "daemon", about: "The daemon itself: health, metrics, images and pools" };
+pub const KEYS: Tag = Tag { name: "keys", about: "API keys: who may call the daemon, and how much of it" };
+pub const SESSIONS: Tag = Tag { name: "sessions", about: "Sessions: one sandbox each, with its shells" };
+pub const COMMANDS: Tag = Tag { name: "commands", about: "Commands in shells, and programs beside them" };
+pub const SHELLS: Tag = Tag { name: "shells", about: "Persistent shells and terminals" };
+pub const FILES: Tag = Tag { name: "files", about: "Files in a session's sandbox" };
+pub const WORKSPACES: Tag = Tag { name: "workspaces", about: "Directories that outlive sessions" };
+
+pub const TAGS: [Tag; 7] = [DAEMON, KEYS, SESSIONS, COMMANDS, SHELLS, FILES, WORKSPACES];
+
+#[derive(Debug, Clone, Copy)]
+pub struct Name {
+    pub tag: Tag,
+    pub id: &'static str,
+    pub about: &'static str,
+}
+
+/// The name of a route's operation. A test fails if a route has none.
+pub fn name(route: &Route) -> Option<Name> {
+    let tables: [(Tag, &[Entry]); 7] = [
+        (DAEMON, OF_DAEMON),
+        (KEYS, OF_KEYS),
+        (SESSIONS, OF_SESSIONS),
+        (COMMANDS, OF_COMMANDS),
+        (SHELLS, OF_SHELLS),
+        (FILES, OF_FILES),
+        (WORKSPACES, OF_WORKSPACES),
+    ];
+    tables.into_iter().find_map(|(tag, entries)| {
+        let of_route = |entry: &&Entry| (entry.0, entry.1) == (route.method, route.path);
+        entries.iter().find(of_route).map(|(_, _, id, about)| Name { tag, id, about })
+    })
+}
+
+/// Method, path, id, and what to know.
+type Entry = (&'static str, &'static str, &'static str, &'static str);
+
+const OF_KEYS: &[Entry] = &[
+    ("get", "/v1/keys", "listKeys", "Names, roles and limits. Secrets are not stored and cannot be shown."),
+    ("post", "/v1/keys", "createKey", "The secret is in this answer only. The key works at once."),
+    (
+        "delete",
+        "/v1/keys/{key_name}",
+        "removeKey",
+        "The key is refused at once, and its streams end. Its sessions and workspaces stay.",
+    ),
+];
+
+const OF_DAEMON: &[Entry] = &[
+    ("get", "/healthz", "getHealth", "Answers as long as the daemon runs. It needs no key."),
+    ("get", "/readyz", "getReadiness", "Answers 503 with the name of what failed if the daemon cannot work."),
+    ("get", "/metrics", "getMetrics", "What the operator of the daemon watches. Counts begin with the daemon."),
+    (
+        "get",
+        "/openapi.json",
+        "getOpenApi",
+        "The description of every route, made from the daemon's own table of routes.",
+    ),
+    ("get", "/v1/images", "listImages", "The images of all runtimes. One of them is the default."),
+    ("get", "/v1/pools", "listPools", "A pool keeps sandboxes of an image running before anybody asks for them."),
+    (
+        "put",
+        "/v1/pools/{image}",
+        "setPool",
+        "Makes, resizes or, with size 0, removes the pool of an image. It fills in the background.",
+    ),
+];
+
+const OF_SESSIONS: &[Entry] = &[
+    (
+        "post",
+        "/v1/sessions",
+        "createSession",
+        "Answers when the sandbox runs. Without a body, everything is the daemon's default. If the client disconnects before the answer and sent no Idempotency-Key, the session is destroyed.",
+    ),
+    (
+        "get",
+        "/v1/sessions",
+        "listSessions",
+        "The oldest session comes first. A list does not count as activity of the sessions in it.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}",
+        "getSession",
+        "Does not count as activity, and does not wake a paused session. Ended sessions are remembered for a while.",
+    ),
+    (
+        "patch",
+        "/v1/sessions/{session_id}",
+        "updateSession",
+        "Fields that are absent stay as they are. The change takes effect at once, is checked as at a create, and outlives a restart of the daemon. It counts as activity and does not wake a paused session.",
+    ),
+    (
+        "delete",
+        "/v1/sessions/{session_id}",
+        "destroySession",
+        "Ends every process of the session and deletes its files, except its workspace. Answers when nothing is left.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/pause",
+        "pauseSession",
+        "Freezes every process of the session. The next request that needs the sandbox wakes it. Refused while requests are in flight.",
+    ),
+    ("post", "/v1/sessions/{session_id}/resume", "resumeSession", "Wakes a paused session, and counts as activity."),
+    (
+        "get",
+        "/v1/sessions/{session_id}/stats",
+        "getSessionStats",
+        "Does not count as activity, so that monitoring keeps no session alive.",
+    ),
+];
+
+const OF_COMMANDS: &[Entry] = &[
+    (
+        "post",
+        "/v1/sessions/{session_id}/runs/{exec_id}/stdin",
+        "writeStdin",
+        "The run was started with `stdin_open`. The body may have any size; it is written as fast as the program reads.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/runs/{exec_id}/stdin/close",
+        "closeStdin",
+        "The program reads what was written before, and then the end of its input.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/exec",
+        "exec",
+        "Waits for the end of the command, and answers 200 however it ended, also after a timeout. With `detach`, answers 202 at once. If the client disconnects, the command keeps running.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/exec/stream",
+        "execStream",
+        "Server-sent events, or lines of JSON with `Accept: application/x-ndjson`. If the client disconnects, the command keeps running; follow it again by its id and the offset.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}/execs",
+        "listExecs",
+        "The last 1,000 that have ended, and all that wait or run. A page has a bounded size; the header `Link` with `rel=\"next\"` leads to the next one.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}/execs/{exec_id}",
+        "followExec",
+        "The output is kept after the command has ended, within bounds. An event `gap` tells how much of it is no longer kept.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/run",
+        "run",
+        "A run has no shell state, and any number of them run at once. Standard output and standard error are separate.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/run/stream",
+        "runStream",
+        "The same events as of a command in a shell. If the client disconnects, the program keeps running.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/input",
+        "sendInput",
+        "Types at the terminal of the command that runs. Only a command with `streams: tty` reads it.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/signal",
+        "sendSignal",
+        "A signal that ends programs takes a command that waits out of the queue of its shell.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/resize",
+        "resizeTerminal",
+        "Programs at the terminal get WINCH, as after a change of a window.",
+    ),
+];
+
+const OF_SHELLS: &[Entry] = &[
+    ("get", "/v1/sessions/{session_id}/shells", "listShells", "The shell `main` always exists."),
+    (
+        "post",
+        "/v1/sessions/{session_id}/shells",
+        "openShell",
+        "A shell runs one command at a time. A new one can begin as a copy of another.",
+    ),
+    (
+        "delete",
+        "/v1/sessions/{session_id}/shells/{shell}",
+        "closeShell",
+        "Ends the shell with its command. The shell `main` cannot be closed.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/shells/{shell}/reset",
+        "resetShell",
+        "Nothing of the old shell's state is kept. Its command ends as `lost`, and those that wait as `never_ran`.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}/terminal",
+        "attachTerminal",
+        "Binary messages are the terminal's bytes in both directions. Text messages are JSON: `resize` from the client, `ready` and `exit` from the daemon. Earlier output comes first, without the questions in it that a terminal would answer.",
+    ),
+];
+
+const OF_FILES: &[Entry] = &[
+    (
+        "get",
+        "/v1/sessions/{session_id}/files/{*path}",
+        "readFile",
+        "The raw bytes of a file of any size. A file operation runs in the sandbox as its user.",
+    ),
+    (
+        "put",
+        "/v1/sessions/{session_id}/files/{*path}",
+        "writeFile",
+        "The old content stays until the last byte has arrived. Missing directories are created.",
+    ),
+    (
+        "delete",
+        "/v1/sessions/{session_id}/fs",
+        "deleteFile",
+        "A directory that is not empty is refused unless `recursive` is set. A link is deleted, not its target.",
+    ),
+    ("get", "/v1/sessions/{session_id}/fs/read", "readFileAsJson", "The content comes in base64, up to `max_bytes`."),
+    (
+        "post",
+        "/v1/sessions/{session_id}/fs/write",
+        "writeFileFromJson",
+        "The content is text or base64. Missing directories are created.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/fs/upload",
+        "uploadFiles",
+        "A form with the field `path`, a directory, and up to 1,000 fields `file`.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}/fs/list",
+        "listFiles",
+        "At most 10,000 entries, sorted by the bytes of their paths. `truncated` tells whether some are missing.",
+    ),
+    ("get", "/v1/sessions/{session_id}/fs/stat", "statFile", "Links are followed unless `follow` is 0."),
+    (
+        "post",
+        "/v1/sessions/{session_id}/fs/mkdir",
+        "makeDirectory",
+        "With `parents`, missing directories above it are created, and one that exists is no error.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/fs/move",
+        "moveFile",
+        "A file that exists is replaced only with `overwrite`. Both paths must be on the same file system.",
+    ),
+    ("get", "/v1/sessions/{session_id}/archive", "readArchive", "The content of the directory, without compression."),
+    (
+        "put",
+        "/v1/sessions/{session_id}/archive",
+        "unpackArchive",
+        "A tar without compression. An archive that breaks off leaves what was unpacked before.",
+    ),
+];
+
+const OF_WORKSPACES: &[Entry] = &[
+    ("get", "/v1/workspaces", "listWorkspaces", "A workspace is made by the first session that names it."),
+    (
+        "delete",
+        "/v1/workspaces/{workspace_id}",
+        "deleteWorkspace",
+        "Refused while sessions use it, unless `force` is set.",
+    ),
+    (
+        "get",
+        "/v1/workspaces/{workspace_id}/fs",
+        "listWorkspaceFiles",
+        "Works without a session: the daemon starts a sandbox for it if none runs.",
+    ),
+    (
+        "get",
+        "/v1/workspaces/{workspace_id}/fs/read",
+        "readWorkspaceFile",
+        "The content comes in base64, up to `max_bytes`.",
+    ),
+    (
+        "post",
+        "/v1/workspaces/{workspace_id}/fs/write",
+        "writeWorkspaceFile",
+        "The content is text or base64. Missing directories are created.",
+    ),
+    (
+        "post",
+        "/v1/workspaces/{workspace_id}/fs/upload",
+        "uploadWorkspaceFiles",
+        "A form with the field `path`, a directory, and up to 1,000 fields `file`.",
+    ),
+];

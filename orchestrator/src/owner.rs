@@ -1,0 +1,41 @@
+//! Owners: for whom a session is created, and whose a workspace is. Values that keys, sessions, workspaces and the service share.
+
+use shared_protocol::{KeyName, WorkspaceId};
+
+/// The limits of one key, in addition to those of the daemon. `None` means that only the daemon's apply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OwnerLimits {
+    pub max_sessions: Option<u64>,
+    pub max_memory_mb: Option<u64>,
+}
+
+/// The caller of a create, as the registry knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Creator {
+    /// The name of the key, which becomes the owner of the session.
+    pub owner: KeyName,
+    pub limits: OwnerLimits,
+    /// Whether a refusal may say how much of the daemon is in use: that is the number of other owners' sessions.
+    pub sees_totals: bool,
+}
+
+impl Creator {
+    /// The holder of the first key, who has no limits but the daemon's.
+    pub fn first() -> Self {
+        Self { owner: KeyName::first(), limits: OwnerLimits::default(), sees_totals: true }
+    }
+}
+
+/// What the sessions of one owner have of the limits now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OwnerUsage {
+    pub sessions: u64,
+    pub memory_mb: u64,
+}
+
+/// A workspace of one owner. Each owner has names of its own, so nobody can find out which names others use.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkspaceName {
+    pub owner: KeyName,
+    pub id: WorkspaceId,
+}

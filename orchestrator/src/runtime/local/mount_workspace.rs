@@ -1,0 +1,116 @@
+//! Mounts a workspace over `/workspace` of a running sandbox, in the same way as at a sandbox's start.
+//!
+//! A thread can enter a mount namespace if it shares its root and working directory with no other thread. Only a process with one
+//! thread can enter a user namespace. So a root daemon uses a thread, and the daemon of an ordinary user starts `cove` again as a
+//! process of its own. Both hold the sandbox's first process by a pidfd, which cannot come to mean another process.
+//!
+//! ```text
+//! root           copy the mount, mapped to the sandbox's users ──▶ enter its mount namespace ──▶ attach
+//! ordinary user  enter its user namespace ──▶ make a mount namespace ──▶ copy the mount ──▶ enter its mount namespace ──▶ attach
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sched::{CloneFlags, setns, unshare};
+use shared_protocol::SANDBOX_USER;
+use tokio::process::Command;
+use tokio::sync::oneshot;
+
+use super::launcher::{AtStep as _, LaunchError};
+use super::root;
+use crate::runtime::policy::WORKSPACE;
+use crate::runtime::{RuntimeError, files};
+use crate::sys::mount;
+
+/// The hidden subcommand that makes `cove` mount a workspace.
+pub const SUBCOMMAND: &str = "__mount-workspace";
+
+/// The longest wait for the mount. On an idle host a thread takes far less than a millisecond, a process some milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+const MAX_MESSAGE_BYTES: usize = 4 << 10;
+
+fn failed(error: io::Error) -> RuntimeError {
+    RuntimeError::failed("mounting the workspace", error)
+}
+
+fn timed_out(_: tokio::time::error::Elapsed) -> RuntimeError {
+    failed(io::ErrorKind::TimedOut.into())
+}
+
+/// Mounts a workspace as root. `sandbox` is a pidfd of the sandbox's first process and `pid` its number; the owners of the
+/// workspace's files are mapped to the users of its user namespace.
+pub async fn by_thread(source: PathBuf, pid: i32, sandbox: OwnedFd) -> Result<(), RuntimeError> {
+    let (tell, told) = oneshot::channel();
+    let work = move || {
+        let _ = tell.send(mount_as_root(&source, pid, sandbox.as_fd()));
+    };
+    // This is a separate thread, not one of the event loop's: it cannot leave the sandbox's mount namespace again.
+    std::thread::Builder::new().name("workspace".into()).spawn(work).map_err(failed)?;
+    let done = tokio::time::timeout(TIMEOUT, told).await.map_err(timed_out)?;
+    let done = done.map_err(|_| failed(io::Error::other("the thread panicked")))?;
+    done.map_err(|LaunchError { step, error }| failed(io::Error::other(format!("{step}: {error}"))))
+}
+
+fn mount_as_root(source: &Path, pid: i32, sandbox: BorrowedFd<'_>) -> Result<(), LaunchError> {
+    files::give(source, SANDBOX_USER).at("giving the workspace to its user")?;
+    // If another process has the number by now, the pidfd's process has ended, and entering its namespaces fails below.
+    let users = File::open(format!("/proc/{pid}/ns/user")).at("opening the sandbox's user namespace")?;
+    let tree = root::writable_tree(source, Some(users.as_fd())).at("opening the workspace")?;
+    unshare(CloneFlags::CLONE_FS).at("leaving the daemon's working directory")?;
+    attach_inside(tree.as_fd(), sandbox)
+}
+
+/// Mounts a workspace as an ordinary user. `sandbox` is a pidfd of the sandbox's first process.
+pub async fn by_process(source: &Path, sandbox: OwnedFd) -> Result<(), RuntimeError> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(SUBCOMMAND).arg(source).env_clear().current_dir("/").kill_on_drop(true);
+    command.stdin(Stdio::from(sandbox)).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let output = tokio::time::timeout(TIMEOUT, command.output()).await.map_err(timed_out)?.map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = &output.stdout[..output.stdout.len().min(MAX_MESSAGE_BYTES)];
+    Err(failed(io::Error::other(String::from_utf8_lossy(message).trim().to_owned())))
+}
+
+/// The whole program of the process that [`by_process`] starts. It has one thread.
+pub fn main(source: &Path) -> ExitCode {
+    match mount_as_user(source) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(LaunchError { step, error }) => {
+            println!("{step}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn mount_as_user(source: &Path) -> Result<(), LaunchError> {
+    let stdin = io::stdin();
+    let sandbox = stdin.as_fd();
+    // An ordinary user may change the sandbox's mounts only from within its user namespace.
+    setns(sandbox, CloneFlags::CLONE_NEWUSER).at("entering the sandbox's user namespace")?;
+    unshare(CloneFlags::CLONE_NEWNS).at("making a mount namespace")?;
+    let tree = root::writable_tree(source, None).at("opening the workspace")?;
+    attach_inside(tree.as_fd(), sandbox)
+}
+
+fn attach_inside(tree: BorrowedFd<'_>, sandbox: BorrowedFd<'_>) -> Result<(), LaunchError> {
+    setns(sandbox, CloneFlags::CLONE_NEWNS).at("entering the sandbox's mount namespace")?;
+    attach(tree).at(format!("mounting {WORKSPACE}"))
+}
+
+/// Attaches the mount. `/` is now the sandbox's root. No command has run in it yet; still, no link is followed.
+fn attach(tree: BorrowedFd<'_>) -> io::Result<()> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let place = openat2(AT_FDCWD, Path::new(WORKSPACE), how)?;
+    mount::attach(tree, place.as_fd())
+}

@@ -1,0 +1,130 @@
+//! The use cases of the daemon: they define what an exec, a file call or a create means. The fronts (today `api`) call them.
+//!
+//! ```text
+//!  front: takes a request apart ──▶ a checked value (ExecSpec, SandboxPath, …) ──▶ one use case ──▶ a domain value | an error
+//! ```
+//!
+//! **Check first, touch later.** A use case takes values that only a pure check can make (`ExecSpec::for_reply`,
+//! `SandboxPath::new`, …), and begins its activity in the session itself. So an invalid request never wakes a paused session
+//! and never renews its lifetime. An [`Activity`](crate::session::Activity) does not leave this module.
+//!
+//! **The caller** of a use case is a [`Caller`]. Only `access` decides what a caller may touch.
+//!
+//! **Invariant:** nothing here knows a transport: no request, no header, no status code. `tests/tests/layers` checks it.
+
+mod access;
+mod caller;
+pub mod commands;
+mod daemon;
+mod error;
+pub mod files;
+mod in_sandbox;
+mod keys;
+pub mod output;
+mod sessions;
+pub mod shells;
+pub mod workspaces;
+
+use std::sync::Arc;
+
+use shared_protocol::api::WorkspaceView;
+
+pub use access::WorkspaceAddress;
+pub use caller::{Caller, Role};
+pub use commands::Commands;
+pub use daemon::Daemon;
+pub use error::{CallError, InvalidRequest, KeysError};
+pub use files::Files;
+pub use keys::Keys;
+pub use sessions::Sessions;
+pub use shells::Shells;
+
+pub use crate::session::{SessionError, SessionFilter};
+
+use crate::config::ExecConfig;
+use crate::key::KeyTable;
+use crate::metrics::Metrics;
+use crate::session::Registry;
+use access::Access;
+use workspaces::Workspaces;
+
+/// The parts that a service is made of.
+pub struct ServiceParts {
+    pub registry: Registry,
+    pub keys: KeyTable,
+    pub workspaces: Workspaces,
+    pub metrics: Metrics,
+    pub exec: ExecConfig,
+}
+
+/// All use cases, by area. Cheap to clone.
+#[derive(Clone)]
+pub struct Service(Arc<Areas>);
+
+struct Areas {
+    sessions: Sessions,
+    commands: Commands,
+    shells: Shells,
+    files: Files,
+    daemon: Daemon,
+    keys: Keys,
+    workspaces: Workspaces,
+    access: Access,
+}
+
+impl Service {
+    pub fn new(parts: ServiceParts) -> Self {
+        let ServiceParts { registry, keys, workspaces, metrics, exec } = parts;
+        let access = Access::new(registry.clone(), workspaces.clone());
+        Self(Arc::new(Areas {
+            sessions: Sessions::new(access.clone(), registry.clone()),
+            commands: Commands::new(access.clone(), registry.clone(), metrics.clone(), exec),
+            shells: Shells::new(access.clone(), metrics.clone()),
+            files: Files::new(access.clone(), metrics.clone()),
+            keys: Keys::new(access.clone(), keys, registry.clone()),
+            daemon: Daemon::new(access.clone(), registry, metrics),
+            workspaces,
+            access,
+        }))
+    }
+
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    pub fn commands(&self) -> &Commands {
+        &self.0.commands
+    }
+
+    pub fn shells(&self) -> &Shells {
+        &self.0.shells
+    }
+
+    pub fn files(&self) -> &Files {
+        &self.0.files
+    }
+
+    pub fn daemon(&self) -> &Daemon {
+        &self.0.daemon
+    }
+
+    pub fn keys(&self) -> &Keys {
+        &self.0.keys
+    }
+
+    /// Lists the workspaces that a caller may see.
+    pub async fn list_workspaces(&self, caller: &Caller) -> Result<Vec<WorkspaceView>, SessionError> {
+        self.0.workspaces.list(self.0.access.workspaces_of(caller)).await
+    }
+
+    /// Deletes a workspace. If sessions use it, this is refused, or with `force` the sessions are destroyed.
+    pub async fn delete_workspace(
+        &self,
+        caller: &Caller,
+        address: &WorkspaceAddress,
+        force: bool,
+    ) -> Result<(), SessionError> {
+        let name = self.0.access.workspace(caller, address)?;
+        self.0.workspaces.delete(&name, force).await
+    }
+}

@@ -1,0 +1,197 @@
+//! The specification of a session: one complete and checked value that the session, the pools, the store and the runtimes
+//! share.
+//!
+//! The store saves all of it as JSON. So a new field needs a serde default, because rows of an older daemon do not have it.
+//! Secrets must not be in it: variables may be secrets, and travel beside the spec as [`Variables`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use shared_protocol::api::{NetworkMode, Profile, ResourcesView};
+use shared_protocol::{KeyName, RuntimeName, WorkspaceId};
+
+use crate::owner::WorkspaceName;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSpec {
+    /// The key that the session belongs to. Rows from before there were several keys belong to the first one.
+    #[serde(default = "KeyName::first", skip_serializing_if = "KeyName::is_first")]
+    pub owner: KeyName,
+    pub image: String,
+    pub runtime: RuntimeName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceId>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    pub resources: ResourcesView,
+    pub network: NetworkMode,
+    pub writable_root: bool,
+    /// Without duplicates, in the order of [`Profile::ALL`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+    /// How long the session lives without use: the shorter of TTL and idle time.
+    #[serde(rename = "lifetime_seconds", with = "seconds")]
+    pub lifetime: Duration,
+    /// How long the session may be idle before it is paused. `None`: it is never paused for being idle.
+    #[serde(
+        rename = "idle_pause_seconds",
+        with = "optional_seconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub idle_pause: Option<Duration>,
+}
+
+impl SessionSpec {
+    /// The spec of a session of the first key that asks only for an image and its resources.
+    pub fn plain(image: impl Into<String>, runtime: RuntimeName, resources: ResourcesView, lifetime: Duration) -> Self {
+        Self {
+            owner: KeyName::first(),
+            image: image.into(),
+            runtime,
+            workspace: None,
+            labels: BTreeMap::new(),
+            resources,
+            network: NetworkMode::None,
+            writable_root: false,
+            profiles: Vec::new(),
+            lifetime,
+            idle_pause: None,
+        }
+    }
+
+    /// The workspace that the session asks for. It is one of the session's owner.
+    pub fn workspace_name(&self) -> Option<WorkspaceName> {
+        let id = self.workspace.clone()?;
+        Some(WorkspaceName { owner: self.owner.clone(), id })
+    }
+
+    pub fn uses(&self, workspace: &WorkspaceName) -> bool {
+        self.owner == workspace.owner && self.workspace.as_ref() == Some(&workspace.id)
+    }
+
+    /// Whether a sandbox that was made from this spec can become the session that `asked` describes: everything that is
+    /// fixed when a sandbox is made must be equal. Both a create that looks for a pooled sandbox and a pool that takes back
+    /// the sandboxes of an earlier daemon use this one decision.
+    pub fn fits(&self, asked: &Self, workspaces: LateWorkspaces) -> bool {
+        // The pattern names every field, so a new field does not compile until somebody decides about it here.
+        let Self {
+            image,
+            runtime,
+            resources,
+            network,
+            writable_root,
+            profiles,
+            workspace,
+            // The claim sets these fields.
+            owner: _,
+            labels: _,
+            lifetime: _,
+            idle_pause: _,
+        } = asked;
+        self.image == *image
+            && self.runtime == *runtime
+            && self.resources == *resources
+            && self.network == *network
+            && self.writable_root == *writable_root
+            && self.profiles == *profiles
+            && (self.workspace == *workspace || workspaces == LateWorkspaces::Mountable)
+    }
+}
+
+/// Whether a runtime can mount a workspace in a sandbox that already runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LateWorkspaces {
+    Mountable,
+    AtStartOnly,
+}
+
+/// The variables of every shell and run of a session. They may be secrets: they are sent into the sandbox, never stored, not
+/// kept once the sandbox has them, and not shown in logs.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Variables(pub BTreeMap<String, String>);
+
+impl Variables {
+    /// The names, as the runner takes them.
+    pub fn names(&self) -> String {
+        self.0.keys().map(String::as_str).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl std::fmt::Debug for Variables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Variables({} of them)", self.0.len())
+    }
+}
+
+mod seconds {
+    use super::Duration;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(value.as_secs())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_secs)
+    }
+}
+
+mod optional_seconds {
+    use super::Duration;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(|duration| duration.as_secs()).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_secs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESOURCES: ResourcesView = ResourcesView { cpus: 0.5, memory_mb: 64, pids: 32, disk_mb: 16 };
+
+    fn plain() -> SessionSpec {
+        SessionSpec::plain("python", RuntimeName::local(), RESOURCES, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn what_a_claim_can_still_set_fits_and_what_is_fixed_in_a_sandbox_does_not() {
+        let later = SessionSpec {
+            owner: KeyName::new("alice").unwrap(),
+            labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
+            lifetime: Duration::from_secs(5),
+            idle_pause: Some(Duration::from_secs(2)),
+            ..plain()
+        };
+        let in_workspace = SessionSpec { workspace: Some(WorkspaceId::new("w").unwrap()), ..plain() };
+        for workspaces in [LateWorkspaces::Mountable, LateWorkspaces::AtStartOnly] {
+            assert!(plain().fits(&later, workspaces));
+            let fits = plain().fits(&in_workspace, workspaces);
+            assert_eq!(fits, workspaces == LateWorkspaces::Mountable);
+            for other in [
+                SessionSpec { image: "node".into(), ..plain() },
+                SessionSpec { runtime: RuntimeName::new("docker").unwrap(), ..plain() },
+                SessionSpec { network: NetworkMode::Full, ..plain() },
+                SessionSpec { writable_root: true, ..plain() },
+                SessionSpec { profiles: vec![Profile::Ptrace], ..plain() },
+                SessionSpec { resources: ResourcesView { pids: 99, ..RESOURCES }, ..plain() },
+            ] {
+                assert!(!plain().fits(&other, workspaces), "{other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn variables_do_not_show() {
+        let secret = Variables(BTreeMap::from([("TOKEN".to_owned(), "hunter2".to_owned())]));
+        assert_eq!(format!("{secret:?}"), "Variables(1 of them)");
+    }
+}
