@@ -1,4 +1,4 @@
-//! The same things without Cove.
+//! The same work without Cove, for comparison.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,9 +7,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::figures::{Times, megabytes_per_second};
-use crate::{PRINT_IT, PROGRAM_SAMPLES, SAMPLES, STREAMED_BYTES, WARM_UP};
+use crate::scale::Scale;
 
-/// A bash that reads commands from a pipe, as simple drivers have it.
+/// A bash that reads commands from a pipe, as simple drivers use it.
 pub struct Bash {
     child: Child,
     stdin: ChildStdin,
@@ -25,17 +25,17 @@ impl Bash {
         Ok(Self { child, stdin, stdout })
     }
 
-    pub fn measure(mut self, command: &str) -> Result<Times> {
-        let mut times = Vec::with_capacity(SAMPLES);
+    pub fn measure(mut self, scale: &Scale, command: &str) -> Result<Times> {
+        let mut times = Vec::with_capacity(scale.execs);
         let mut line = String::new();
-        for i in 0..WARM_UP + SAMPLES {
+        for i in 0..scale.warm_up + scale.execs {
             let start = Instant::now();
             self.stdin.write_all(format!("{command}; echo done\n").as_bytes())?;
             line.clear();
             self.stdout.read_line(&mut line)?;
             let took = start.elapsed();
             ensure!(line == "done\n", "bash said {line:?}");
-            if i >= WARM_UP {
+            if i >= scale.warm_up {
                 times.push(took);
             }
         }
@@ -45,9 +45,9 @@ impl Bash {
     }
 }
 
-pub fn fork_and_exec() -> Result<Times> {
-    let mut times = Vec::with_capacity(PROGRAM_SAMPLES);
-    for _ in 0..PROGRAM_SAMPLES {
+pub fn fork_and_exec(scale: &Scale) -> Result<Times> {
+    let mut times = Vec::with_capacity(scale.programs);
+    for _ in 0..scale.programs {
         let start = Instant::now();
         ensure!(Command::new("/bin/true").status()?.success());
         times.push(start.elapsed());
@@ -55,7 +55,7 @@ pub fn fork_and_exec() -> Result<Times> {
     Ok(Times::of(times))
 }
 
-/// The least that a jail with a login shell costs; `None` where bubblewrap is not installed.
+/// The least that a jail with a login shell costs. `None` if bubblewrap is not installed.
 pub fn bubblewrap(samples: usize) -> Result<Option<Times>> {
     let mut arguments =
         "--ro-bind /usr /usr --ro-bind /etc /etc --proc /proc --dev /dev --tmpfs /tmp --unshare-all".to_owned();
@@ -75,10 +75,17 @@ pub fn bubblewrap(samples: usize) -> Result<Option<Times>> {
     Ok(Some(Times::of(times)))
 }
 
-pub fn stream_through_a_pipe() -> Result<f64> {
+/// The rate of a program's output through a plain pipe, in MB/s.
+pub fn stream_through_a_pipe(scale: &Scale) -> Result<f64> {
+    let mut bash = Command::new("bash");
+    piped_rate(bash.args(["-c", &scale.print_command()]), scale)
+}
+
+/// Runs a program that prints `scale.streamed_bytes`, reads them all and returns their rate in MB/s.
+pub fn piped_rate(command: &mut Command, scale: &Scale) -> Result<f64> {
     let start = Instant::now();
-    let mut child = Command::new("bash").args(["-c", PRINT_IT]).stdout(Stdio::piped()).spawn()?;
-    let mut stdout = child.stdout.take().context("a pipe from bash")?;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut stdout = child.stdout.take().context("a pipe from the program")?;
     let (mut buffer, mut total) = (vec![0; 1 << 16], 0_u64);
     loop {
         match stdout.read(&mut buffer)? {
@@ -86,7 +93,7 @@ pub fn stream_through_a_pipe() -> Result<f64> {
             count => total += u64::try_from(count)?,
         }
     }
-    child.wait()?;
-    ensure!(total == STREAMED_BYTES, "{total} bytes arrived");
+    ensure!(child.wait()?.success(), "the program failed");
+    ensure!(total == scale.streamed_bytes, "{total} bytes arrived");
     Ok(megabytes_per_second(total, start.elapsed()))
 }

@@ -1,68 +1,64 @@
-//! A client of the daemon: one connection, one request after the other.
+//! The benchmark's client of the daemon: one connection, one request after the other.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use e2e::daemon::Daemon;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::SendRequest;
-use hyper::{Method, Request};
-use hyper_util::rt::TokioIo;
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use e2e::daemon::{Api, Daemon};
+use e2e::http::{Answer, Connection, Lines};
+use http_body_util::Full;
+use hyper::Method;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
 use crate::figures::Times;
-use crate::{CREATE_SAMPLES, PRINT_IT, WARM_UP};
+use crate::scale::Scale;
 
-/// One connection, kept open.
+/// The request of an exec that does nothing.
+pub const EXEC_TRUE: &str = r#"{"cmd":"true"}"#;
+
+const STREAM_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// One connection to a daemon, kept open.
 pub struct Client {
-    sender: SendRequest<Full<Bytes>>,
-    host: String,
-    key: String,
+    api: Api,
+    connection: Connection,
 }
 
 impl Client {
     pub async fn connect(daemon: &Daemon) -> Result<Self> {
-        let stream = TcpStream::connect(daemon.address).await?;
-        stream.set_nodelay(true)?;
-        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(Self { sender, host: daemon.address.to_string(), key: daemon.key.clone().unwrap_or_default() })
+        let api = daemon.api().with_header("accept", "application/x-ndjson");
+        let connection = api.connect().await?;
+        Ok(Self { api, connection })
     }
 
-    fn request(&self, method: Method, path: &str, body: &str) -> Result<Request<Full<Bytes>>> {
-        Ok(Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", &self.host)
-            .header("authorization", format!("Bearer {}", self.key))
-            .header("content-type", "application/json")
-            .header("accept", "application/x-ndjson")
-            .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))?)
-    }
-
+    /// Sends a request that must succeed, and returns the body of the answer.
     pub async fn send(&mut self, method: Method, path: &str, body: &str) -> Result<Bytes> {
-        self.sender.ready().await?;
-        let response = self.sender.send_request(self.request(method, path, body)?).await?;
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        ensure!(status.is_success(), "{path}: {status}: {}", String::from_utf8_lossy(&body));
-        Ok(body)
+        let request = self.api.request(method, path, Full::new(Bytes::copy_from_slice(body.as_bytes())))?;
+        let answer = Answer::read(self.connection.send(request).await?).await?;
+        ensure!((200..300).contains(&answer.status), "{path}: {}: {}", answer.status, answer.text());
+        Ok(answer.body)
     }
 
-    /// The path of a new session.
+    /// Creates a session and returns its path.
     pub async fn create(&mut self, body: &str) -> Result<String> {
         let session: Value = serde_json::from_slice(&self.send(Method::POST, "/v1/sessions", body).await?)?;
-        Ok(format!("/v1/sessions/{}", session["id"].as_str().unwrap_or_default()))
+        session_path(&session)
     }
 
-    pub async fn measure(&mut self, samples: usize, method: Method, path: &str, body: &str) -> Result<Times> {
-        self.samples(WARM_UP, &method, path, body).await?;
-        Ok(Times::of(self.samples(samples, &method, path, body).await?))
+    /// The times of `count` requests, after the warm-up.
+    pub async fn measure(
+        &mut self,
+        scale: &Scale,
+        count: usize,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> Result<Times> {
+        self.samples(scale.warm_up, &method, path, body).await?;
+        Ok(Times::of(self.samples(count, &method, path, body).await?))
     }
 
-    /// How long each of so many requests took.
+    /// The duration of each of `count` requests.
     pub async fn samples(&mut self, count: usize, method: &Method, path: &str, body: &str) -> Result<Vec<Duration>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
@@ -73,42 +69,38 @@ impl Client {
         Ok(times)
     }
 
-    /// From asking for a session to the answer of its first command.
-    pub async fn creates(&mut self) -> Result<Times> {
-        let mut times = Vec::with_capacity(CREATE_SAMPLES);
-        for _ in 0..CREATE_SAMPLES {
+    /// The times from asking for a session to the answer of its first command.
+    pub async fn creates(&mut self, scale: &Scale) -> Result<Times> {
+        let mut times = Vec::with_capacity(scale.creates);
+        for _ in 0..scale.creates {
             let start = Instant::now();
             let path = self.create("{}").await?;
-            self.send(Method::POST, &format!("{path}/exec"), r#"{"cmd":"true"}"#).await?;
+            self.send(Method::POST, &format!("{path}/exec"), EXEC_TRUE).await?;
             times.push(start.elapsed());
             self.send(Method::DELETE, &path, "").await?;
         }
         Ok(Times::of(times))
     }
 
-    /// The bytes that a command printed, counted by the offsets of its last frame.
-    pub async fn stream(&mut self, path: &str) -> Result<u64> {
-        self.sender.ready().await?;
-        let body = json!({ "cmd": PRINT_IT, "timeout_ms": 600_000 }).to_string();
-        let mut body = self.sender.send_request(self.request(Method::POST, path, &body)?).await?.into_body();
-        let mut last = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame?.into_data() else { continue };
-            // Only the last line is wanted: what comes behind the last line's end but one.
-            match data.iter().rposition(|b| *b == b'\n') {
-                Some(end) if end + 1 < data.len() => last = data[end + 1..].to_vec(),
-                Some(end) => {
-                    let start = data[..end].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-                    if start > 0 {
-                        last.clear();
-                    }
-                    last.extend_from_slice(&data[start..]);
-                }
-                None => last.extend_from_slice(&data),
-            }
+    /// Streams the output of a command that prints `scale.streamed_bytes`, and returns how long that took.
+    pub async fn stream(&mut self, scale: &Scale, session: &str) -> Result<Duration> {
+        let start = Instant::now();
+        let timeout_ms = u64::try_from(STREAM_TIMEOUT.as_millis())?;
+        let body = json!({ "cmd": scale.print_command(), "timeout_ms": timeout_ms }).to_string();
+        let request = self.api.request(Method::POST, &format!("{session}/exec/stream"), Full::new(body.into()))?;
+        let mut lines = Lines::new(self.connection.send(request).await?.into_body());
+        let mut last = None;
+        while let Some(line) = lines.next().await? {
+            last = Some(line);
         }
-        let done: Value = serde_json::from_slice(last.trim_ascii_end())?;
+        let done: Value = serde_json::from_slice(&last.context("a stream without a line")?)?;
         ensure!(done["event"] == "done" && done["exit_code"] == 0, "{done}");
-        Ok(done["output_bytes"].as_u64().unwrap_or(0))
+        ensure!(done["output_bytes"] == scale.streamed_bytes, "not all bytes arrived: {done}");
+        Ok(start.elapsed())
     }
+}
+
+/// The path of a session, from the answer to its create.
+pub fn session_path(session: &Value) -> Result<String> {
+    Ok(format!("/v1/sessions/{}", session["id"].as_str().context("a session without an id")?))
 }

@@ -1,24 +1,22 @@
-//! What a command and a session cost through the daemon, over HTTP on loopback.
+//! Measures a command and a session through the daemon, over HTTP on loopback.
 
-use std::time::Instant;
-
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use e2e::daemon::Daemon;
 use hyper::Method;
 
 use crate::baseline::{Bash, bubblewrap};
-use crate::client::Client;
+use crate::client::{Client, EXEC_TRUE};
 use crate::figures::{megabytes_per_second, row};
-use crate::{CREATE_SAMPLES, SAMPLES, STREAMED_BYTES};
+use crate::scale::Scale;
 
-pub async fn report() -> Result<()> {
+pub async fn report(scale: &Scale) -> Result<()> {
     let daemon = Daemon::start().await;
     let mut client = Client::connect(&daemon).await?;
     let path = client.create("{}").await?;
 
-    let exec = client.measure(SAMPLES, Method::POST, &format!("{path}/exec"), r#"{"cmd":"true"}"#).await?;
-    let round_trip = client.measure(SAMPLES, Method::GET, "/healthz", "").await?;
-    let bash = Bash::start()?.measure("true")?;
+    let exec = client.measure(scale, scale.execs, Method::POST, &format!("{path}/exec"), EXEC_TRUE).await?;
+    let round_trip = client.measure(scale, scale.execs, Method::GET, "/healthz", "").await?;
+    let bash = Bash::start()?.measure(scale, "true")?;
     println!("\n{:<44} {:>9} {:>9} {:>9}", "the daemon", "p50", "p99", "ratio");
     row("exec true, over the API", &exec, None);
     row("  one loopback round trip (/healthz)", &round_trip, Some(&exec));
@@ -30,17 +28,16 @@ pub async fn report() -> Result<()> {
         budget.as_secs_f64() * 1e6
     );
 
-    let create = client.creates().await?;
+    let create = client.creates(scale).await?;
     row("create, to the first exec's answer", &create, None);
-    match bubblewrap(CREATE_SAMPLES)? {
+    match bubblewrap(scale.creates)? {
         Some(jail) => row("  bwrap … bash -lc true", &jail, Some(&create)),
         None => println!("  bwrap … bash -lc true: skipped, bubblewrap is not installed"),
     }
 
-    let start = Instant::now();
-    let received = client.stream(&format!("{path}/exec/stream")).await?;
-    ensure!(received == STREAMED_BYTES, "{received} bytes arrived");
-    println!("\n1 GiB of output, over the API: {:.0} MB/s", megabytes_per_second(received, start.elapsed()));
+    let took = client.stream(scale, &path).await?;
+    let rate = megabytes_per_second(scale.streamed_bytes, took);
+    println!("\n{} of output, over the API: {rate:.0} MB/s", scale.streamed());
     println!("the daemon's peak RSS: {} KiB", e2e::procfs::status_kib(daemon.pid(), "VmHWM"));
     daemon.stop().await;
     Ok(())

@@ -1,9 +1,8 @@
-//! What a container costs through Cove, beside the local runtime and beside the engine's own client doing the same.
+//! Measures a container through Cove, compared with the local runtime and with the engine's own client.
 //!
-//! The engine is that of the tests: `COVE_E2E_DOCKER_SOCKET`, `COVE_E2E_OCI_RUNTIME`, `COVE_E2E_IMAGE`. `scripts/docker/engine`
-//! starts one.
+//! The engine is the one of the tests: `COVE_E2E_DOCKER_SOCKET`, `COVE_E2E_OCI_RUNTIME`, `COVE_E2E_IMAGE`.
+//! `scripts/docker/engine` starts one.
 
-use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -11,12 +10,10 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::daemon::{Daemon, DaemonBuilder};
 use hyper::Method;
 
-use crate::client::Client;
+use crate::baseline::piped_rate;
+use crate::client::{Client, EXEC_TRUE};
 use crate::figures::{Times, megabytes_per_second, row};
-use crate::{PRINT_IT, SAMPLES, STREAMED_BYTES};
-
-/// The engine's client takes a good part of a second; fewer samples say as much.
-const CLIENT_SAMPLES: usize = 50;
+use crate::scale::Scale;
 
 struct Figures {
     exec: Times,
@@ -24,16 +21,16 @@ struct Figures {
     stream: f64,
 }
 
-pub async fn report() -> Result<()> {
+pub async fn report(scale: &Scale) -> Result<()> {
     let engine = Engine::from_environment();
-    let local = measure(Daemon::builder().env("COVE_RUNTIME", "local")).await?;
-    let docker = measure(engine.daemon()).await?;
+    let local = measure(scale, Daemon::builder().env("COVE_RUNTIME", "local")).await?;
+    let docker = measure(scale, engine.daemon()).await?;
     let container = engine.start()?;
-    let exec = timed(CLIENT_SAMPLES, || engine.run(&["exec", &container, "true"]).map(drop))?;
-    let stream = engine.stream(&container);
+    let exec = timed(scale.engine_calls, || engine.run(&["exec", &container, "true"]).map(drop))?;
+    let stream = engine.stream(scale, &container);
     engine.run(&["rm", "--force", &container])?;
     let stream = stream?;
-    let create = timed(CLIENT_SAMPLES, || {
+    let create = timed(scale.engine_calls, || {
         let shell = ["--rm", "--network=none", "--entrypoint=bash", &engine.image, "-lc", "true"];
         engine.run(&[&["run", &engine.runtime()], &shell[..]].concat()).map(drop)
     })?;
@@ -51,22 +48,21 @@ pub async fn report() -> Result<()> {
     row("  the same on local", &local.create, Some(&docker.create));
     row("  docker run --rm IMAGE bash -lc true", &create, Some(&docker.create));
     println!(
-        "\n1 GiB of output, over the API: docker {:.0} MB/s, local {:.0} MB/s; docker exec: {stream:.0} MB/s",
-        docker.stream, local.stream
+        "\n{} of output, over the API: docker {:.0} MB/s, local {:.0} MB/s; docker exec: {stream:.0} MB/s",
+        scale.streamed(),
+        docker.stream,
+        local.stream
     );
     Ok(())
 }
 
-async fn measure(builder: DaemonBuilder) -> Result<Figures> {
+async fn measure(scale: &Scale, builder: DaemonBuilder) -> Result<Figures> {
     let daemon = builder.start().await;
     let mut client = Client::connect(&daemon).await?;
     let path = client.create("{}").await?;
-    let exec = client.measure(SAMPLES, Method::POST, &format!("{path}/exec"), r#"{"cmd":"true"}"#).await?;
-    let create = client.creates().await?;
-    let start = Instant::now();
-    let received = client.stream(&format!("{path}/exec/stream")).await?;
-    ensure!(received == STREAMED_BYTES, "{received} bytes arrived");
-    let stream = megabytes_per_second(received, start.elapsed());
+    let exec = client.measure(scale, scale.execs, Method::POST, &format!("{path}/exec"), EXEC_TRUE).await?;
+    let create = client.creates(scale).await?;
+    let stream = megabytes_per_second(scale.streamed_bytes, client.stream(scale, &path).await?);
     drop(client);
     daemon.stop().await;
     Ok(Figures { exec, create, stream })
@@ -128,19 +124,8 @@ impl Engine {
         self.run(&[&["run", "--detach", &self.runtime()], &asleep[..]].concat())
     }
 
-    fn stream(&self, container: &str) -> Result<f64> {
-        let start = Instant::now();
-        let mut child = self.command(&["exec", container, "bash", "-c", PRINT_IT]).stdout(Stdio::piped()).spawn()?;
-        let mut stdout = child.stdout.take().context("a pipe from docker")?;
-        let (mut buffer, mut total) = (vec![0; 1 << 16], 0_u64);
-        loop {
-            match stdout.read(&mut buffer)? {
-                0 => break,
-                count => total += u64::try_from(count)?,
-            }
-        }
-        child.wait()?;
-        ensure!(total == STREAMED_BYTES, "{total} bytes arrived");
-        Ok(megabytes_per_second(total, start.elapsed()))
+    /// The rate of a program's output through the engine's client, in MB/s.
+    fn stream(&self, scale: &Scale, container: &str) -> Result<f64> {
+        piped_rate(&mut self.command(&["exec", container, "bash", "-c", &scale.print_command()]), scale)
     }
 }

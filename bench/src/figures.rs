@@ -1,7 +1,8 @@
-//! Samples, and how they are shown.
+//! Samples, and how they are printed.
 
 use std::time::Duration;
 
+/// The median and the slow end of many samples.
 pub struct Times {
     pub p50: Duration,
     pub p99: Duration,
@@ -15,6 +16,7 @@ impl Times {
     }
 }
 
+/// Prints a row of a table: a name, its times, and how many times as long the compared times are.
 pub fn row(name: &str, times: &Times, compared: Option<&Times>) {
     let micros = |d: Duration| format!("{:.0} µs", d.as_secs_f64() * 1e6);
     let ratio = compared.map(|c| format!("{:.2}×", c.p50.as_secs_f64() / times.p50.as_secs_f64())).unwrap_or_default();

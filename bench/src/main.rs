@@ -1,7 +1,9 @@
-//! What a command costs through Cove, beside what it costs without: one run, one machine, one client.
+//! Compares a command through Cove with the same command without it: one run, one machine, one client.
 //!
-//! `cargo run --release -p bench [runner|daemon|neighbours|pool|docker]` prints times and their ratios; `docker`, which needs an
-//! engine, only when asked. It is no test and asserts nothing: a time is a property of the machine, and only the ratios travel.
+//! `cargo run --release -p bench -- [--short] [NAME…]` prints times and their ratios. Without a name it runs all benchmarks
+//! except `docker`, which needs a container engine. It asserts no times: a time depends on the machine, and only ratios can
+//! be compared between machines. It checks every answer, and ends with an error if one is wrong. `--short` does everything
+//! only a few times; the tests run it (`bench/tests/short.rs`), so that a broken benchmark is noticed.
 
 mod baseline;
 mod client;
@@ -11,34 +13,32 @@ mod figures;
 mod neighbours;
 mod pool;
 mod runner;
+mod scale;
 
 use anyhow::{Result, bail};
+use scale::Scale;
 
-const WARM_UP: usize = 200;
-const SAMPLES: usize = 5000;
-/// Starting a program is slower; fewer samples say as much.
-const PROGRAM_SAMPLES: usize = 1000;
-/// Starting a sandbox is slower still.
-const CREATE_SAMPLES: usize = 50;
-const STREAMED_BYTES: u64 = 1 << 30;
-
-/// Prints a gigabyte without a byte that JSON would escape.
-const PRINT_IT: &str = "head -c 1073741824 /dev/zero | tr '\\0' x";
+const USAGE: &str = "usage: bench [--short] [runner] [daemon] [neighbours] [pool] [docker]";
+const DEFAULT: [&str; 4] = ["runner", "daemon", "neighbours", "pool"];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    match std::env::args().nth(1).as_deref() {
-        None => {
-            runner::report().await?;
-            daemon::report().await?;
-            neighbours::report().await?;
-            pool::report().await
-        }
-        Some("runner") => runner::report().await,
-        Some("daemon") => daemon::report().await,
-        Some("neighbours") => neighbours::report().await,
-        Some("pool") => pool::report().await,
-        Some("docker") => docker::report().await,
-        Some(other) => bail!("{other:?} is not known: bench [runner|daemon|neighbours|pool|docker]"),
+    let mut names: Vec<String> = std::env::args().skip(1).collect();
+    let count = names.len();
+    names.retain(|name| name != "--short");
+    let scale = if names.len() < count { Scale::SHORT } else { Scale::FULL };
+    if names.is_empty() {
+        names = DEFAULT.map(str::to_owned).to_vec();
     }
+    for name in names {
+        match name.as_str() {
+            "runner" => runner::report(&scale).await?,
+            "daemon" => daemon::report(&scale).await?,
+            "neighbours" => neighbours::report(&scale).await?,
+            "pool" => pool::report(&scale).await?,
+            "docker" => docker::report(&scale).await?,
+            _ => bail!("{name:?} is not known\n{USAGE}"),
+        }
+    }
+    Ok(())
 }

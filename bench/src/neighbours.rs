@@ -1,5 +1,5 @@
-//! What a session that does its worst costs the one beside it: a command's time there while the bomb goes off, and just
-//! before it, so that a machine on which other things run is compared with itself.
+//! Measures how much a session that uses up its resources slows down another session: the time of a command there while a
+//! bomb runs, and just before it, so that a machine with other load is compared with itself.
 
 use std::time::{Duration, Instant};
 
@@ -9,22 +9,17 @@ use e2e::daemon::bombs::BOMBS;
 use hyper::Method;
 use serde_json::json;
 
-use crate::WARM_UP;
-use crate::client::Client;
+use crate::client::{Client, EXEC_TRUE};
 use crate::figures::Times;
+use crate::scale::Scale;
 
-/// So many for a p99 that is not the one worst of all.
-const IDLE_SAMPLES: usize = 2000;
-/// A bomb that ends sooner goes off again.
-const BOMB_SAMPLES: usize = 2000;
-const BOMB_TIMEOUT_MS: u64 = 8000;
-
-pub async fn report() -> Result<()> {
+pub async fn report(scale: &Scale) -> Result<()> {
     let daemon = Daemon::start().await;
     let mut client = Client::connect(&daemon).await?;
     let mut fuse = Client::connect(&daemon).await?;
     let neighbour = format!("{}/exec", client.create("{}").await?);
-    client.samples(WARM_UP, &Method::POST, &neighbour, TRUE).await?;
+    let bomb_timeout_ms = u64::try_from(scale.bomb_timeout.as_millis())?;
+    client.samples(scale.warm_up, &Method::POST, &neighbour, EXEC_TRUE).await?;
     let mut all_idle = Vec::new();
     let mut worst = Duration::ZERO;
 
@@ -33,18 +28,18 @@ pub async fn report() -> Result<()> {
         "neighbours", "idle p50", "p99", "bomb p50", "p99", "p50 ×", "p99 ×"
     );
     for (name, bomb) in BOMBS {
-        let idle = client.samples(IDLE_SAMPLES, &Method::POST, &neighbour, TRUE).await?;
+        let idle = client.samples(scale.idle_execs, &Method::POST, &neighbour, EXEC_TRUE).await?;
         all_idle.extend_from_slice(&idle);
         let body = json!({ "resources": { "cpus": 0.5, "memory_mb": 128, "pids": 64, "disk_mb": 64 } }).to_string();
         let bomber = fuse.create(&body).await?;
         let exec = format!("{bomber}/exec");
-        let mut during = Vec::with_capacity(BOMB_SAMPLES);
-        while during.len() < BOMB_SAMPLES {
-            let body = json!({ "cmd": bomb, "timeout_ms": BOMB_TIMEOUT_MS }).to_string();
+        let mut during = Vec::with_capacity(scale.bomb_execs);
+        while during.len() < scale.bomb_execs {
+            let body = json!({ "cmd": bomb, "timeout_ms": bomb_timeout_ms }).to_string();
             let mut exploding = Box::pin(fuse.send(Method::POST, &exec, &body));
             loop {
                 let start = Instant::now();
-                let mut asked = Box::pin(client.send(Method::POST, &neighbour, TRUE));
+                let mut asked = Box::pin(client.send(Method::POST, &neighbour, EXEC_TRUE));
                 tokio::select! {
                     biased;
                     answer = &mut asked => { answer?; during.push(start.elapsed()); }
@@ -66,8 +61,6 @@ pub async fn report() -> Result<()> {
     daemon.stop().await;
     Ok(())
 }
-
-const TRUE: &str = r#"{"cmd":"true"}"#;
 
 fn print_row(name: &str, idle: &Times, during: &Times) {
     let micros = |d: Duration| format!("{:.0} µs", d.as_secs_f64() * 1e6);

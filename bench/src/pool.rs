@@ -1,4 +1,4 @@
-//! What a claim from a pool costs beside an exec in a session that exists.
+//! Measures a claim from a pool, compared with an exec in an existing session.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,20 @@ use e2e::daemon::Daemon;
 use hyper::Method;
 use serde_json::Value;
 
-use crate::SAMPLES;
-use crate::client::Client;
+use crate::client::{Client, EXEC_TRUE, session_path};
 use crate::figures::{Times, row};
+use crate::scale::Scale;
 
 const POOL_SIZE: usize = 8;
-const CLAIMS: usize = 200;
 const FILL_DEADLINE: Duration = Duration::from_secs(60);
+const FILL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-pub async fn report() -> Result<()> {
+pub async fn report(scale: &Scale) -> Result<()> {
     let daemon = Daemon::builder().config(&format!("[pool]\nbase = {POOL_SIZE}\n")).start().await;
     let mut client = Client::connect(&daemon).await?;
     until_filled(&mut client).await?;
     let path = client.create("{}").await?;
-    let exec = client.measure(SAMPLES, Method::POST, &format!("{path}/exec"), r#"{"cmd":"true"}"#).await?;
+    let exec = client.measure(scale, scale.execs, Method::POST, &format!("{path}/exec"), EXEC_TRUE).await?;
     println!("\n{:<44} {:>9} {:>9} {:>9}", "pools", "p50", "p99", "ratio");
     row("exec true, in a session that exists", &exec, None);
     for (what, body) in [
@@ -28,7 +28,7 @@ pub async fn report() -> Result<()> {
         ("  with a variable", r#"{"env":{"TOKEN":"secret"}}"#),
         ("  with a workspace", r#"{"workspace_id":"bench"}"#),
     ] {
-        let claims = claims(&mut client, body).await?;
+        let claims = claims(&mut client, scale.claims, body).await?;
         row(what, &claims, Some(&exec));
         println!("{:<44} {:>8.2}x an exec", "", claims.p50.as_secs_f64() / exec.p50.as_secs_f64());
     }
@@ -36,15 +36,15 @@ pub async fn report() -> Result<()> {
     Ok(())
 }
 
-/// Each from a full pool, with nothing else going on.
-async fn claims(client: &mut Client, body: &str) -> Result<Times> {
-    let mut times = Vec::with_capacity(CLAIMS);
-    for _ in 0..CLAIMS {
+/// The times from a create to the answer of its first command, each with a full pool and no other load.
+async fn claims(client: &mut Client, count: usize, body: &str) -> Result<Times> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
         until_filled(client).await?;
         let start = Instant::now();
         let session: Value = serde_json::from_slice(&client.send(Method::POST, "/v1/sessions", body).await?)?;
-        let path = format!("/v1/sessions/{}", session["id"].as_str().unwrap_or_default());
-        client.send(Method::POST, &format!("{path}/exec"), r#"{"cmd":"true"}"#).await?;
+        let path = session_path(&session)?;
+        client.send(Method::POST, &format!("{path}/exec"), EXEC_TRUE).await?;
         times.push(start.elapsed());
         ensure!(session["acquire_source"] == "pool", "{session}");
         client.send(Method::DELETE, &path, "").await?;
@@ -62,6 +62,6 @@ async fn until_filled(client: &mut Client) -> Result<()> {
         if start.elapsed() > FILL_DEADLINE {
             bail!("the pool is not filled: {pools}");
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(FILL_POLL_INTERVAL).await;
     }
 }

@@ -1,31 +1,31 @@
-//! What a command costs through the runner, over its socket.
+//! Measures a command through the runner, over its socket.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::http::Answer;
 use e2e::{Runner, ask};
-use http_body_util::{BodyExt as _, Full};
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper::client::conn::http1::SendRequest;
-use hyper_util::rt::TokioIo;
+use hyper::Method;
 use shared_protocol::runner::{Frame, parse_frame};
-use tokio::net::UnixStream;
 
 use crate::baseline::{Bash, fork_and_exec, stream_through_a_pipe};
+use crate::client::EXEC_TRUE;
 use crate::figures::{Times, megabytes_per_second, row};
-use crate::{PRINT_IT, PROGRAM_SAMPLES, SAMPLES, STREAMED_BYTES, WARM_UP};
+use crate::scale::Scale;
 
-pub async fn report() -> Result<()> {
+const STREAM_DEADLINE: Duration = Duration::from_secs(600);
+
+pub async fn report(scale: &Scale) -> Result<()> {
     println!("runner: {}", e2e::runner_binary().display());
     let runner = Runner::start().await;
+    let calls = Calls { runner: &runner, warm_up: scale.warm_up };
 
-    let exec = over_the_socket(&runner, "/v1/exec", r#"{"cmd":"true"}"#, SAMPLES).await.context("exec true")?;
-    let bash = Bash::start()?.measure("true").context("bare bash")?;
-    let program = over_the_socket(&runner, "/v1/exec", r#"{"cmd":"/bin/true"}"#, PROGRAM_SAMPLES).await?;
-    let bare_program = Bash::start()?.measure("/bin/true")?;
-    let run = over_the_socket(&runner, "/v1/run", r#"{"argv":["/bin/true"]}"#, PROGRAM_SAMPLES).await.context("run")?;
-    let fork = fork_and_exec()?;
+    let exec = calls.measure("/v1/exec", EXEC_TRUE, scale.execs).await.context("exec true")?;
+    let bash = Bash::start()?.measure(scale, "true").context("bare bash")?;
+    let program = calls.measure("/v1/exec", r#"{"cmd":"/bin/true"}"#, scale.programs).await?;
+    let bare_program = Bash::start()?.measure(scale, "/bin/true")?;
+    let run = calls.measure("/v1/run", r#"{"argv":["/bin/true"]}"#, scale.programs).await.context("run")?;
+    let fork = fork_and_exec(scale)?;
 
     println!("\n{:<44} {:>9} {:>9} {:>9}", "the runner", "p50", "p99", "ratio");
     row("exec true, over the socket", &exec, None);
@@ -35,44 +35,50 @@ pub async fn report() -> Result<()> {
     row("run /bin/true, over the socket", &run, None);
     row("  fork and exec of /bin/true", &fork, Some(&run));
 
-    let streamed = stream_through_the_runner(&runner).await?;
-    let piped = stream_through_a_pipe()?;
-    println!("\n{:<44} {:>9}", "1 GiB of output", "MB/s");
+    let streamed = stream_through_the_runner(scale, &runner).await?;
+    let piped = stream_through_a_pipe(scale)?;
+    println!("\n{:<44} {:>9}", format!("{} of output", scale.streamed()), "MB/s");
     println!("{:<44} {:>9.0}", "through the runner, every frame read", streamed);
     println!("{:<44} {:>9.0}   {:.2}× the runner", "  through a bare pipe", piped, piped / streamed);
     println!("\nthe runner's peak RSS: {} KiB", runner.peak_rss_kib());
     Ok(())
 }
 
-/// One connection, kept open: a request, and its frames to the terminal one.
-async fn over_the_socket(runner: &Runner, path: &str, body: &'static str, samples: usize) -> Result<Times> {
-    let io = TokioIo::new(UnixStream::connect(runner.socket()).await?);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
-    tokio::spawn(connection);
-    let mut times = Vec::with_capacity(samples);
-    for i in 0..WARM_UP + samples {
-        let start = Instant::now();
-        let last = ask_once(&mut sender, path, body).await?;
-        let took = start.elapsed();
-        ensure!(matches!(&last, Frame::Exit(outcome) if outcome.exit_code == 0), "{last:?}");
-        if i >= WARM_UP {
-            times.push(took);
-        }
-    }
-    Ok(Times::of(times))
+struct Calls<'a> {
+    runner: &'a Runner,
+    warm_up: usize,
 }
 
-async fn ask_once(sender: &mut SendRequest<Full<Bytes>>, path: &str, body: &'static str) -> Result<Frame> {
-    sender.ready().await?;
-    let request = Request::post(path).header("host", "runner").body(Full::new(Bytes::from_static(body.as_bytes())))?;
-    let answer = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
-    let line = answer.trim_ascii_end().rsplit(|b| *b == b'\n').next().context("an empty answer")?;
+impl Calls<'_> {
+    /// The times of calls that each succeed, over one connection that is kept open.
+    async fn measure(&self, path: &str, body: &'static str, count: usize) -> Result<Times> {
+        let mut connection = self.runner.connect().await?;
+        let mut times = Vec::with_capacity(count);
+        for i in 0..self.warm_up + count {
+            let start = Instant::now();
+            let request = self.runner.request(Method::POST, path, body)?;
+            let answer = Answer::read(connection.send(request).await?).await?;
+            let last = last_frame(&answer)?;
+            let took = start.elapsed();
+            ensure!(matches!(&last, Frame::Exit(outcome) if outcome.exit_code == 0), "{last:?}");
+            if i >= self.warm_up {
+                times.push(took);
+            }
+        }
+        Ok(Times::of(times))
+    }
+}
+
+fn last_frame(answer: &Answer) -> Result<Frame> {
+    let line = answer.body.trim_ascii_end().rsplit(|b| *b == b'\n').next().context("an empty answer")?;
     Ok(parse_frame(line)?)
 }
 
-async fn stream_through_the_runner(runner: &Runner) -> Result<f64> {
+/// The rate of output through the runner in MB/s, with every frame read and its offset checked.
+async fn stream_through_the_runner(scale: &Scale, runner: &Runner) -> Result<f64> {
     let start = Instant::now();
-    let done = runner.exec_stream(ask(PRINT_IT)).await.counting().finish_within(Duration::from_secs(600)).await;
-    ensure!(done.received == STREAMED_BYTES && done.gaps.is_empty(), "{} bytes arrived", done.received);
+    let stream = runner.exec_stream(ask(scale.print_command())).await;
+    let done = stream.counting().finish_within(STREAM_DEADLINE).await;
+    ensure!(done.received == scale.streamed_bytes && done.gaps.is_empty(), "{} bytes arrived", done.received);
     Ok(megabytes_per_second(done.received, start.elapsed()))
 }

@@ -1,4 +1,5 @@
-//! Which runner binary the stories drive: the one named by `COVE_RUNNER_BIN`, or the one `scripts/build-runner` makes.
+//! Finds the runner binary for the stories: the one that `COVE_RUNNER_BIN` names, or the one that `scripts/build-runner`
+//! makes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +15,7 @@ pub fn runner_binary() -> &'static Path {
     &BINARY
 }
 
-/// Cargo's own lock makes a second test binary that comes here wait for the first.
+/// Builds the runner. Cargo's lock makes a second test binary wait for the first.
 fn build() -> PathBuf {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/build-runner");
     let built = Command::new(script).stderr(Stdio::inherit()).output().expect("scripts/build-runner can be started");

@@ -1,4 +1,4 @@
-//! A memory cgroup of a test's own, in the hierarchy the machine has. Dropping it removes it.
+//! A test's own memory cgroup, in the hierarchy of the machine. Dropping it removes the cgroup.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ static CGROUPS: AtomicU32 = AtomicU32::new(0);
 pub struct MemoryCgroup(PathBuf);
 
 impl MemoryCgroup {
-    /// A cgroup whose processes together may use `limit_bytes`; otherwise why there is none.
+    /// Makes a cgroup whose processes together may use `limit_bytes`. The error says why that is impossible.
     pub fn with_limit(limit_bytes: u64) -> Result<Self, String> {
         if !crate::is_root() {
             return Err("making a cgroup needs root".to_owned());
@@ -20,7 +20,8 @@ impl MemoryCgroup {
         let (parent, limit_file) = if Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
         } else if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-            // Refused where it is on already, or below a cgroup with processes; the write of the limit will tell.
+            // This is refused if it is already on, or below a cgroup with processes; writing the limit shows whether it
+            // worked.
             let _ = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
             ("/sys/fs/cgroup", "memory.max")
         } else {
@@ -41,7 +42,7 @@ impl MemoryCgroup {
 
 impl Drop for MemoryCgroup {
     fn drop(&mut self) {
-        // Busy until the last process in it has been collected.
+        // The cgroup is busy until its last process has been collected.
         if !blocks_until(Duration::from_secs(5), || std::fs::remove_dir(&self.0).is_ok()) {
             eprintln!("could not remove {}", self.0.display());
         }

@@ -1,12 +1,12 @@
-//! A client of the runner: one connection a call, typed by the protocol. What cannot be sent or understood fails the test
-//! at once; what the runner refuses comes back as a [`Refused`].
+//! The client of the runner: one connection for each call, with the types of the protocol. A request that cannot be sent, or
+//! an answer that cannot be read, fails the test at once; a refusal of the runner is returned as a [`Refused`].
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -17,103 +17,77 @@ use shared_protocol::runner::{
     ExecRequest, ExecView, HealthView, InputRequest, OpenShellRequest, ResizeRequest, RunRequest, ShellView,
     SignalRequest,
 };
-use tokio::net::{TcpStream, UnixStream};
 
+use crate::http::{Address, Answer, Connection};
 use crate::request::Ask as _;
 use crate::request::ask;
 use crate::stream::{Finished, FrameStream};
 use crate::wait::DEADLINE;
 
 #[derive(Debug, Clone)]
-pub(crate) enum Endpoint {
-    Unix(PathBuf),
-    Tcp(SocketAddr),
-}
-
-#[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) address: Address,
     pub(crate) token: Option<String>,
     pub(crate) log: PathBuf,
 }
 
-/// An answer in the one error shape.
+/// An error answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     pub status: u16,
     pub body: ErrorBody,
 }
 
-/// Any answer, as it came.
-#[derive(Debug, Clone)]
-pub struct Reply {
-    pub status: u16,
-    pub body: Bytes,
-}
-
-impl Reply {
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    /// The error this answer must be.
-    pub fn refused(&self) -> Refused {
-        let body = serde_json::from_slice(&self.body)
-            .unwrap_or_else(|e| panic!("{} without an error body ({e}): {}", self.status, self.text()));
-        Refused { status: self.status, body }
+impl Refused {
+    fn from(answer: &Answer) -> Self {
+        Self { status: answer.status, body: answer.error() }
     }
 }
 
-/// The terminal's bytes, both ways.
+/// The terminal's bytes, in both directions.
 pub type Attached = TokioIo<hyper::upgrade::Upgraded>;
 
 impl Client {
-    /// The same runner, asked with another token or none.
+    /// A client of the same runner with another token, or none.
     pub fn with_token(&self, token: Option<&str>) -> Self {
         Self { token: token.map(str::to_owned), ..self.clone() }
     }
 
-    /// Sends one request on a connection of its own. An error means that nobody listens there (yet, or any more).
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>> {
-        match &self.endpoint {
-            Endpoint::Unix(path) => self.send_over(UnixStream::connect(path).await?, request).await,
-            Endpoint::Tcp(address) => self.send_over(TcpStream::connect(address).await?, request).await,
-        }
+    /// Opens a connection to the runner, for one request after another.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(&self.address).await
     }
 
-    async fn send_over<I>(&self, io: I, mut request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>>
-    where
-        I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    {
-        request.headers_mut().insert("host", "runner".parse()?);
+    /// Makes a request for the runner, with the client's token.
+    pub fn request(&self, method: Method, path: &str, body: impl Into<Bytes>) -> anyhow::Result<Request<Full<Bytes>>> {
+        let mut request = Request::builder().method(method).uri(path).header("host", "runner");
         if let Some(token) = &self.token {
-            request.headers_mut().insert("authorization", format!("Bearer {token}").parse()?);
+            request = request.header("authorization", format!("Bearer {token}"));
         }
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io)).await?;
-        // Ends with the connection, which ends when the response's body is dropped.
-        tokio::spawn(connection.with_upgrades());
-        Ok(tokio::time::timeout(DEADLINE, sender.send_request(request)).await??)
+        Ok(request.body(Full::new(body.into()))?)
     }
 
-    /// Any request, for bad ones too.
-    pub async fn raw(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Reply {
+    /// Sends a request on a new connection. An error means that nobody listens there (yet, or any more).
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>> {
+        let mut connection = self.connect().await?;
+        tokio::time::timeout(DEADLINE, connection.send(request)).await?
+    }
+
+    /// Sends a request that may be a bad one.
+    pub async fn raw(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Answer {
         self.try_raw(method, path, body).await.unwrap_or_else(|e| panic!("{path}: {e:#}\n{}", self.log_text()))
     }
 
-    pub async fn try_raw(&self, method: Method, path: &str, body: impl Into<Bytes>) -> anyhow::Result<Reply> {
-        let request = Request::builder().method(method).uri(path).body(Full::new(body.into()))?;
-        let response = self.send(request).await?;
-        let status = response.status().as_u16();
-        let body = tokio::time::timeout(DEADLINE, response.into_body().collect()).await??.to_bytes();
-        Ok(Reply { status, body })
+    pub async fn try_raw(&self, method: Method, path: &str, body: impl Into<Bytes>) -> anyhow::Result<Answer> {
+        Answer::read(self.send(self.request(method, path, body)?).await?).await
     }
 
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Vec<u8>) -> Result<T, Refused> {
-        let reply = self.raw(method, path, body).await;
-        if reply.status >= 300 {
-            return Err(reply.refused());
+        let answer = self.raw(method, path, body).await;
+        if answer.status >= 300 {
+            return Err(Refused::from(&answer));
         }
-        Ok(serde_json::from_slice(&reply.body).unwrap_or_else(|e| panic!("{path}: {e}: {}", reply.text())))
+        Ok(serde_json::from_slice(&answer.body).unwrap_or_else(|e| panic!("{path}: {e}: {}", answer.text())))
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refused> {
@@ -125,18 +99,15 @@ impl Client {
     }
 
     async fn frames(&self, method: Method, path: &str, body: Vec<u8>, from: u64) -> Result<FrameStream, Refused> {
-        let request =
-            Request::builder().method(method).uri(path).body(Full::new(body.into())).expect("a valid request");
+        let request = self.request(method, path, body).expect("a valid request");
         let response = self.send(request).await.unwrap_or_else(|e| panic!("{path}: {e:#}\n{}", self.log_text()));
-        let status = response.status().as_u16();
-        if status != 200 {
-            let body = response.into_body().collect().await.expect("a whole answer").to_bytes();
-            return Err(Reply { status, body }.refused());
+        if response.status() != StatusCode::OK {
+            return Err(Refused::from(&Answer::read(response).await.expect("a whole answer")));
         }
         Ok(FrameStream::new(response.into_body(), from, self.log.clone()))
     }
 
-    /// Starts a command; the stream is its output as it comes.
+    /// Starts a command. The stream is its output as it arrives.
     pub async fn try_exec_stream(&self, request: &ExecRequest) -> Result<FrameStream, Refused> {
         self.frames(Method::POST, "/v1/exec", serde_json::to_vec(request).expect("serializable"), 0).await
     }
@@ -150,7 +121,7 @@ impl Client {
         self.exec_stream(request).await.finish().await
     }
 
-    /// A command in the main shell with its streams merged.
+    /// Runs a command in the main shell with merged streams.
     pub async fn sh(&self, cmd: &str) -> Finished {
         self.exec(ask(cmd)).await
     }
@@ -180,7 +151,7 @@ impl Client {
         stream.finish().await
     }
 
-    /// Comes back to an exec from an offset: with `follow` until its end, without it what there is now.
+    /// Reattaches to an exec from an offset: with `follow` until its end, otherwise up to the current output.
     pub async fn reattach(&self, exec_id: &str, from: u64, follow: bool) -> Result<FrameStream, Refused> {
         let follow = u8::from(follow);
         self.frames(Method::GET, &format!("/v1/execs/{exec_id}?from={from}&follow={follow}"), Vec::new(), from).await
@@ -196,8 +167,8 @@ impl Client {
     }
 
     pub async fn try_health(&self) -> anyhow::Result<HealthView> {
-        let reply = self.try_raw(Method::GET, "/healthz", Bytes::new()).await?;
-        Ok(serde_json::from_slice(&reply.body)?)
+        let answer = self.try_raw(Method::GET, "/healthz", Bytes::new()).await?;
+        Ok(serde_json::from_slice(&answer.body)?)
     }
 
     pub async fn health(&self) -> HealthView {
@@ -245,7 +216,7 @@ impl Client {
         self.post("/v1/shells", request).await.unwrap_or_else(|e| panic!("{request:?} was refused: {e:?}"))
     }
 
-    /// A shell for execs with this name.
+    /// Opens a shell for execs with this name.
     pub async fn open(&self, name: &str) -> ShellView {
         let name = Some(name.to_owned().try_into().expect("a valid name"));
         self.open_shell(&OpenShellRequest { name, ..OpenShellRequest::default() }).await
@@ -260,14 +231,12 @@ impl Client {
             self.call(Method::DELETE, &format!("/v1/shells/{name}"), Vec::new()).await.expect("the shell is closed");
     }
 
-    /// Takes the terminal of a shell over, by an HTTP upgrade.
+    /// Attaches to the terminal of a shell by an HTTP upgrade.
     pub async fn attach(&self, shell: &str, cols: u16, rows: u16) -> Attached {
-        let request = Request::builder()
-            .uri(format!("/v1/shells/{shell}/attach?cols={cols}&rows={rows}"))
-            .header("connection", "Upgrade")
-            .header("upgrade", "cove-terminal")
-            .body(Full::default())
-            .expect("a valid request");
+        let path = format!("/v1/shells/{shell}/attach?cols={cols}&rows={rows}");
+        let mut request = self.request(Method::GET, &path, Bytes::new()).expect("a valid request");
+        request.headers_mut().insert("connection", HeaderValue::from_static("Upgrade"));
+        request.headers_mut().insert("upgrade", HeaderValue::from_static("cove-terminal"));
         let response = self.send(request).await.expect("an answer to the upgrade");
         assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS, "{response:?}\n{}", self.log_text());
         TokioIo::new(hyper::upgrade::on(response).await.expect("the connection is ours now"))

@@ -1,4 +1,4 @@
-//! Starting the binary below what a story asks for (another user, limits, a cgroup, a pid namespace), and ending it with
+//! Starts the binary with what a story asks for (another user, limits, a cgroup, a pid namespace), and ends it with
 //! everything that it started.
 
 use std::collections::HashSet;
@@ -14,10 +14,10 @@ use crate::binary::runner_binary;
 use crate::procfs::{self, Process};
 use crate::wait::{blocks_until, wait_until};
 
-/// In the environment of everything below one launch, so that what got away from the process tree is found all the same.
+/// A variable of all processes of one launch, with which processes are found that left the process tree.
 const MARKER: &str = "COVE_E2E_LAUNCH";
 
-/// How long killed processes may take to be gone.
+/// The longest wait for killed processes to be gone.
 const CLEANUP_DEADLINE: Duration = Duration::from_secs(10);
 
 static LAUNCHES: AtomicU32 = AtomicU32::new(0);
@@ -28,25 +28,25 @@ pub(crate) struct Launch {
     pub(crate) user: Option<u32>,
     pub(crate) limits: Vec<String>,
     pub(crate) cgroup: Option<PathBuf>,
-    /// Leaves descriptor 9 open across exec, as a careless parent does.
+    /// Whether descriptor 9 stays open across exec, as with a careless parent.
     pub(crate) stray_descriptor: bool,
     pub(crate) env: Vec<(String, String)>,
 }
 
-/// A started binary. Dropping it kills it and all that it left.
+/// A started binary. Dropping it kills it and everything that it started.
 #[derive(Debug)]
 pub(crate) struct Launched {
     child: Child,
-    /// The binary itself, as seen from the tests' pid namespace.
+    /// The pid of the binary in the tests' pid namespace.
     pub(crate) pid: i32,
     marker: String,
     ended: Option<ExitStatus>,
-    /// Everything seen below it, so that it can be looked for once the tree is gone.
+    /// Every process that was seen below it, to look for after the process tree is gone.
     known: HashSet<Process>,
 }
 
 impl Launch {
-    /// The wrappers in the order they are entered: each execs the next.
+    /// The wrappers in their order: each executes the next.
     fn argv(&self) -> Vec<String> {
         let mut argv: Vec<String> = Vec::new();
         let mut wrap = |words: &[&str]| argv.extend(words.iter().map(|w| (*w).to_owned()));
@@ -58,7 +58,7 @@ impl Launch {
             wrap(&["sh", "-c", "exec 9</etc/passwd && exec \"$@\"", "sh"]);
         }
         if self.pid1 {
-            // The parent-death signal is the tests' own safety net: a test program that is killed leaves nothing behind.
+            // The parent-death signal is a safety net of the tests: a killed test program leaves nothing behind.
             wrap(&["setpriv", "--pdeathsig", "KILL", "--"]);
             wrap(&["unshare", "--pid", "--fork", "--mount", "--mount-proc", "--kill-child", "--"]);
         }
@@ -92,7 +92,7 @@ impl Launch {
             |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == runner_binary());
         let pid = wait_until("the binary is executed", CLEANUP_DEADLINE, async || {
             let candidates = std::iter::once(outer).chain(procfs::children(outer).into_iter().map(|p| p.pid));
-            // An `unshare` forks, the binary is its child; a binary that has ended already has no `exe` any more.
+            // `unshare` forks, so the binary is its child; a binary that has already ended has no `exe`.
             let ended = child.try_wait().expect("our own child").is_some();
             candidates.into_iter().find(|pid| is_binary(*pid)).or(ended.then_some(outer))
         })
@@ -102,7 +102,7 @@ impl Launch {
 }
 
 impl Launched {
-    /// How it ended; `None` while it runs.
+    /// How the binary ended. `None` while it runs.
     pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().expect("our own child");
@@ -129,7 +129,7 @@ impl Launched {
         self.known.extend(procfs::with_variable(MARKER, &self.marker));
     }
 
-    /// What is still alive of all that was ever seen below the binary. The binary and its wrappers do not count.
+    /// The live processes among all that were ever seen below the binary, without the binary and its wrappers.
     pub(crate) fn left(&mut self) -> Vec<Process> {
         self.look();
         let own = [self.pid, i32::try_from(self.child.id()).expect("a pid")];
@@ -153,7 +153,7 @@ impl Drop for Launched {
     }
 }
 
-/// A new, empty file and a second handle for reading what is written to it.
+/// Makes an empty file, with a second handle for reading it.
 pub(crate) fn log_file(path: &Path) -> File {
     File::create(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }

@@ -1,9 +1,9 @@
-//! What `/proc` says of processes, read from outside the runner.
+//! Reads `/proc` about processes, from outside the runner.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// One process. Two with the same pid and another start are two processes: numbers are given again.
+/// One process. Two processes with the same pid have different start times, because pids are reused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
     pub pid: i32,
@@ -13,10 +13,10 @@ pub struct Process {
     pub name: String,
 }
 
-/// `None` once it is gone.
+/// Reads a process. `None` if it is gone.
 pub fn process(pid: i32) -> Option<Process> {
     let text = String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
-    // The name stands in parentheses and may hold any byte, so fields count from the last one.
+    // The name is in parentheses and may contain any byte, so fields count from the last one.
     let (head, tail) = text.rsplit_once(')')?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
     Some(Process {
@@ -37,7 +37,7 @@ pub fn children(pid: i32) -> Vec<Process> {
     all().into_iter().filter(|p| p.parent == pid).collect()
 }
 
-/// Everything below `pid`, whatever session or group it moved to.
+/// All processes below `pid`, in any session or group.
 pub fn descendants(pid: i32) -> Vec<Process> {
     let all = all();
     let mut found: Vec<Process> = Vec::new();
@@ -51,7 +51,7 @@ pub fn descendants(pid: i32) -> Vec<Process> {
     found
 }
 
-/// Whether this very process, and not another with its number, is there and not a zombie.
+/// Whether this process, and not another one with its pid, exists and is no zombie.
 pub fn is_alive(process: &Process) -> bool {
     self::process(process.pid).is_some_and(|now| now.start == process.start && !matches!(now.state, 'Z' | 'X'))
 }
@@ -61,7 +61,7 @@ pub fn zombies(pid: i32) -> Vec<Process> {
     children(pid).into_iter().filter(|p| p.state == 'Z').collect()
 }
 
-/// Live processes that were started with `NAME=value` in their environment. Other users' are only visible to root.
+/// The live processes that were started with `NAME=value` in their environment. Only root can see other users' processes.
 pub fn with_variable(name: &str, value: &str) -> Vec<Process> {
     let wanted = format!("{name}={value}").into_bytes();
     let has = |p: &Process| {
@@ -78,16 +78,16 @@ pub fn status_kib(pid: i32, key: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
 }
 
-/// The uid, text, or sets of a line of `/proc/PID/status`, as it stands there.
+/// The value of a line of `/proc/PID/status`, as text.
 pub fn status_text(pid: i32, key: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let line = status.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':')).expect("a line of that name");
     line.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Ends a process that a test started. Never a group, never init.
+/// Signals a process that a test started. It refuses groups and init.
 pub fn signal(pid: i32, signal: Signal) {
     assert!(pid > 1, "refusing to signal {pid}");
-    // It may have ended by itself meanwhile.
+    // The process may have ended by itself.
     let _ = kill(Pid::from_raw(pid), signal);
 }

@@ -17,7 +17,7 @@ pub struct Program {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// `None` where it was killed by a signal instead of passing one on.
+    /// The exit code. `None` if a signal killed the binary.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -25,16 +25,21 @@ pub struct Ended {
 
 impl Program {
     pub async fn start(command: &[&str]) -> Self {
-        Self::launch(Launch::default(), command).await
+        Self::start_with(&[], command).await
+    }
+
+    /// Starts it with flags of the init before the command.
+    pub async fn start_with(flags: &[&str], command: &[&str]) -> Self {
+        Self::launch(Launch::default(), flags, command).await
     }
 
     pub async fn start_as_pid1(command: &[&str]) -> Self {
-        Self::launch(Launch { pid1: true, ..Launch::default() }, command).await
+        Self::launch(Launch { pid1: true, ..Launch::default() }, &[], command).await
     }
 
-    async fn launch(launch: Launch, command: &[&str]) -> Self {
+    async fn launch(launch: Launch, flags: &[&str], command: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("cove-e2e-").tempdir().expect("a temporary directory");
-        let args: Vec<String> = std::iter::once("--").chain(command.iter().copied()).map(str::to_owned).collect();
+        let args: Vec<String> = [flags, &["--"], command].concat().into_iter().map(str::to_owned).collect();
         let (stdout, stderr) = (log_file(&directory.path().join("stdout")), log_file(&directory.path().join("stderr")));
         let launched = launch.start(&args, stdout, stderr).await;
         Self { launched, directory }
@@ -65,7 +70,7 @@ impl Program {
         Ended { code: status.code(), stdout: self.read("stdout"), stderr: self.read("stderr") }
     }
 
-    /// Processes that it started and that outlived it.
+    /// The processes that it started and that outlived it.
     pub fn left(&mut self) -> Vec<Process> {
         self.launched.left()
     }

@@ -1,4 +1,4 @@
-//! Requests as a story writes them: `ask("make").split().timeout_ms(500)`.
+//! Builders for requests: `ask("make").split().timeout_ms(500)`.
 
 use shared_protocol::runner::{ExecRequest, RunRequest, StreamMode};
 use shared_protocol::{ExecId, ShellName};

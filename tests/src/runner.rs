@@ -1,4 +1,4 @@
-//! A runner that serves: the real binary with a workspace, a scratch directory and a socket of its own.
+//! A serving runner: the real binary with its own workspace, scratch directory and socket.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,15 +10,16 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::cgroup::MemoryCgroup;
-use crate::client::{Client, Endpoint};
+use crate::client::Client;
+use crate::http::Address;
 use crate::launch::{Launch, Launched, log_file};
 use crate::procfs::{self, Process};
 use crate::wait::{DEADLINE, wait_until};
 
-/// Whom commands run as where the tests, and so the runner, are root: the runner's own default.
-pub const SANDBOX_USER: u32 = 1000;
+/// The user that commands run as if the tests, and so the runner, are root.
+pub use shared_protocol::SANDBOX_USER;
 
-/// Short, so that a test that ends a runner does not wait for the default of five seconds.
+/// The grace period of a shutdown: short, so that a test does not wait for the default of five seconds.
 const GRACE_MS: u64 = 500;
 
 pub struct Runner {
@@ -44,19 +45,19 @@ impl std::ops::Deref for Runner {
 }
 
 impl Builder {
-    /// PID 1 of its own pid and mount namespace. Only root can.
+    /// Makes the runner PID 1 of its own pid and mount namespace. Only root can do this.
     pub fn as_pid1(mut self) -> Self {
         self.launch.pid1 = true;
         self
     }
 
-    /// Starts the runner as this user rather than as the tests' own.
+    /// Starts the runner as this user instead of the tests' user.
     pub fn as_user(mut self, uid: u32) -> Self {
         self.launch.user = Some(uid);
         self
     }
 
-    /// A limit as `prlimit` takes it: `--nofile=64`.
+    /// Sets a limit in the form of `prlimit`: `--nofile=64`.
     pub fn limit(mut self, limit: &str) -> Self {
         self.launch.limits.push(limit.to_owned());
         self
@@ -83,13 +84,13 @@ impl Builder {
         self
     }
 
-    /// Leaves the directory of the socket open to everyone, so that only the socket itself can keep anybody out.
+    /// Opens the socket's directory to everyone, so that only the socket itself can refuse access.
     pub fn with_open_socket_directory(mut self) -> Self {
         self.socket_directory_is_open = true;
         self
     }
 
-    /// Starts the runner with a descriptor open that is none of its business.
+    /// Starts the runner with an open descriptor that it does not expect.
     pub fn with_stray_descriptor(mut self) -> Self {
         self.launch.stray_descriptor = true;
         self
@@ -97,7 +98,7 @@ impl Builder {
 
     pub async fn start(mut self) -> Runner {
         let directory = tempfile::Builder::new().prefix("cove-e2e-").tempdir().expect("a temporary directory");
-        // In memory where there is some, as the runner itself would choose: on a disk every command waits for it.
+        // The directory is in memory if possible, as the runner itself would choose: on a disk every command waits for it.
         let memory = Path::new("/dev/shm");
         let scratch_base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let scratch =
@@ -108,30 +109,32 @@ impl Builder {
         give(scratch.path(), self.launch.user);
         let owner = self.launch.user.or(crate::is_root().then_some(SANDBOX_USER));
         let socket_mode = if self.socket_directory_is_open { 0o755 } else { 0o700 };
-        // The sandbox user owns the workspace alone; who runs the runner owns the rest.
+        // The sandbox user owns only the workspace; the runner's user owns the rest.
         make_directory(&at("workspace"), 0o755, owner);
         make_directory(&at("socket"), socket_mode, self.launch.user);
-        let endpoint = match &self.token {
-            None => Endpoint::Unix(at("socket/runner.sock")),
-            Some(_) => Endpoint::Tcp(free_address()),
+        let address = match &self.token {
+            None => Address::Unix(at("socket/runner.sock")),
+            Some(_) => Address::Tcp(free_address()),
         };
         let mut args = std::mem::take(&mut self.args);
-        match &endpoint {
-            Endpoint::Unix(socket) => args.push(format!("--socket={}", socket.display())),
-            Endpoint::Tcp(address) => args.push(format!("--listen={address}")),
+        match &address {
+            Address::Unix(socket) => args.push(format!("--socket={}", socket.display())),
+            Address::Tcp(address) => args.push(format!("--listen={address}")),
         }
         if let Some(token) = &self.token {
             self.launch.env.push(("COVE_RUNNER_TOKEN".to_owned(), token.clone()));
         }
         args.push(format!("--workspace={}", at("workspace").display()));
-        args.push(format!("--scratch={}", scratch.path().display()));
+        if !args.iter().any(|a| a.starts_with("--scratch")) {
+            args.push(format!("--scratch={}", scratch.path().display()));
+        }
         if !args.iter().any(|a| a.starts_with("--grace-ms")) {
             args.push(format!("--grace-ms={GRACE_MS}"));
         }
         let log = at("log");
         let file = log_file(&log);
         let launched = self.launch.start(&args, file.try_clone().expect("a second handle"), file).await;
-        let client = Client { endpoint, token: self.token, log };
+        let client = Client { address, token: self.token, log };
         let mut runner = Runner { client, launched, directory, scratch };
         runner.wait_until_healthy().await;
         runner
@@ -143,7 +146,7 @@ impl Runner {
         Builder::default()
     }
 
-    /// As a plain process of the tests' own user.
+    /// Starts a runner as a plain process of the tests' user.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
@@ -168,7 +171,7 @@ impl Runner {
         self.client.clone()
     }
 
-    /// The runner as seen from outside; its own view of itself is in its health.
+    /// The pid of the runner as seen from outside; its health reports its own view.
     pub fn pid(&self) -> i32 {
         self.launched.pid
     }
@@ -189,7 +192,7 @@ impl Runner {
         procfs::status_kib(self.pid(), "VmRSS")
     }
 
-    /// The most memory it ever had.
+    /// The runner's peak memory.
     pub fn peak_rss_kib(&self) -> u64 {
         procfs::status_kib(self.pid(), "VmHWM")
     }
@@ -198,7 +201,7 @@ impl Runner {
         procfs::descendants(self.pid())
     }
 
-    /// Waits until a program of this name runs below it: it was executed, and has its terminal.
+    /// Waits until a program with this name runs below the runner: it was executed, and has its terminal.
     pub async fn until_program(&self, name: &str) {
         wait_until(&format!("{name} runs"), DEADLINE, async || {
             self.descendants().iter().any(|p| p.name == name).then_some(())
@@ -206,17 +209,17 @@ impl Runner {
         .await;
     }
 
-    /// Signals the runner itself, not what it runs.
+    /// Signals the runner itself, not its commands.
     pub fn signal_runner(&mut self, signal: Signal) {
         self.launched.signal(signal);
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the runner has ended by itself.
     pub async fn ended(&mut self, deadline: Duration) -> ExitStatus {
         self.launched.wait(deadline).await
     }
 
-    /// Processes that it started and that outlived it.
+    /// The processes that it started and that outlived it.
     pub fn left(&mut self) -> Vec<Process> {
         self.launched.left()
     }
@@ -238,7 +241,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("our own directory");
 }
 
-/// An address that was free a moment ago: the runner does not say which port it took, so it cannot be given port 0.
+/// An address that was free a moment ago. The runner does not report its port, so it cannot use port 0.
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("a bound listener")

@@ -1,45 +1,44 @@
-//! A streaming answer as its reader sees it. Every reader checks the offsets: a byte that came twice or not at all fails
-//! whatever test was reading.
+//! A streaming answer. Every reader checks the offsets: a missing or repeated byte fails the test that reads it.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use shared_protocol::ExecId;
 use shared_protocol::runner::{ExecOutcome, Frame, Payload, Stream, parse_frame};
 
+use crate::http::Lines;
 use crate::wait::DEADLINE;
 
-/// Shown of what came, in the message of a failed wait.
+/// The most bytes of output that the message of a failed wait shows.
 const SHOWN_BYTES: usize = 2000;
 
-/// How an exec ended, and all that came before its end.
+/// How an exec ended, and everything that came before its end.
 #[derive(Debug)]
 pub struct Finished {
     pub outcome: ExecOutcome,
     pub seen: Transcript,
 }
 
-/// What a reader has got so far.
+/// Everything that a reader has received so far.
 #[derive(Debug, Default)]
 pub struct Transcript {
-    /// All streams, in order.
+    /// The output of all streams, in order.
     pub output: Vec<u8>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub tty: Vec<u8>,
-    /// Offset and length of what was no longer kept.
+    /// The offset and length of each gap.
     pub gaps: Vec<(u64, u64)>,
-    /// Bytes of output, kept above or not.
+    /// The number of received bytes of output, whether or not they are kept.
     pub received: u64,
     pub output_frames: usize,
     pub awaiting_input: usize,
     pub started: Option<ExecId>,
+    /// The exec that was in front of this one in the queue.
+    pub queued_behind: Option<ExecId>,
 }
 
 impl std::ops::Deref for Finished {
@@ -68,14 +67,14 @@ impl Transcript {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// The terminal's output with its line ends as a program wrote them.
+    /// The terminal's output with the line ends that the program wrote.
     pub fn tty_text(&self) -> String {
         String::from_utf8_lossy(&self.tty).replace("\r\n", "\n")
     }
 }
 
-/// An output frame of plain text, read without the copies of a tagged enum: a reader in a debug build would otherwise be
-/// slower than the runner by far.
+/// An output frame of plain text, read without the copies of a tagged enum: otherwise a reader in a debug build would be far
+/// slower than the runner.
 #[derive(Deserialize)]
 struct Counted<'a> {
     r#type: &'a str,
@@ -89,15 +88,12 @@ impl Counted<'_> {
     fn parse(line: &[u8]) -> Option<Frame> {
         let counted: Counted<'_> = serde_json::from_slice(line).ok().filter(|c: &Counted<'_>| c.r#type == "output")?;
         let payload = Payload::Text { data: counted.data.into_owned() };
-        Some(Frame::Output { stream: counted.stream, offset: counted.offset, payload })
+        Some(Frame::Output { stream: counted.stream, offset: counted.offset, at_ms: None, payload })
     }
 }
 
 pub struct FrameStream {
-    body: Incoming,
-    /// What came and is not yet a whole line.
-    partial: Vec<u8>,
-    lines: VecDeque<Bytes>,
+    lines: Lines,
     next_offset: u64,
     keeps_output: bool,
     ended: bool,
@@ -108,9 +104,7 @@ pub struct FrameStream {
 impl FrameStream {
     pub(crate) fn new(body: Incoming, from: u64, log: PathBuf) -> Self {
         Self {
-            body,
-            partial: Vec::new(),
-            lines: VecDeque::new(),
+            lines: Lines::new(body),
             next_offset: from,
             keeps_output: true,
             ended: false,
@@ -119,26 +113,20 @@ impl FrameStream {
         }
     }
 
-    /// Only counts: for output larger than a test wants to hold.
+    /// Counts output without keeping it, for output that is larger than a test wants to hold.
     pub fn counting(mut self) -> Self {
         self.keeps_output = false;
         self
     }
 
-    /// Where a reader that comes back would ask to go on.
+    /// The offset from which a reader that comes back continues.
     pub fn next_offset(&self) -> u64 {
         self.next_offset
     }
 
-    /// The next frame; `None` at the end of the stream, after a terminal frame or where it was cut.
+    /// The next frame. `None` at the end of the stream, after a terminal frame, or if the stream was cut.
     pub async fn next_frame(&mut self) -> Option<Frame> {
-        let line = loop {
-            if let Some(line) = self.lines.pop_front() {
-                break line;
-            }
-            let chunk = self.body.frame().await?.ok()?.into_data().unwrap_or_default();
-            self.split(&chunk);
-        };
+        let line = self.lines.next().await.ok()??;
         let frame = match Counted::parse(&line).filter(|_| !self.keeps_output) {
             Some(frame) => frame,
             None => parse_frame(&line).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&line))),
@@ -148,19 +136,10 @@ impl FrameStream {
         Some(frame)
     }
 
-    fn split(&mut self, mut chunk: &[u8]) {
-        while let Some(end) = chunk.iter().position(|b| *b == b'\n') {
-            self.partial.extend_from_slice(&chunk[..end]);
-            self.lines.push_back(std::mem::take(&mut self.partial).into());
-            chunk = &chunk[end + 1..];
-        }
-        self.partial.extend_from_slice(chunk);
-    }
-
     fn absorb(&mut self, frame: &Frame) {
         match frame {
             Frame::Started { exec_id, .. } => self.seen.started = Some(exec_id.clone()),
-            Frame::Output { stream, offset, payload } => {
+            Frame::Output { stream, offset, payload, at_ms: _ } => {
                 assert_eq!(*offset, self.next_offset, "output was lost or doubled");
                 let bytes = payload.clone().into_bytes().expect("valid base64");
                 let length = u64::try_from(bytes.len()).expect("fits");
@@ -182,12 +161,13 @@ impl FrameStream {
                 self.next_offset += bytes;
                 self.seen.gaps.push((*offset, *bytes));
             }
+            Frame::Queued { running_exec_id } => self.seen.queued_behind = Some(running_exec_id.clone()),
             Frame::AwaitingInput => self.seen.awaiting_input += 1,
             Frame::Exit(_) | Frame::Error(_) => self.ended = true,
         }
     }
 
-    /// Reads frames until one satisfies `wanted` or what was seen does.
+    /// Reads frames until `wanted` accepts a frame together with the transcript so far.
     pub async fn until(&mut self, what: &str, mut wanted: impl FnMut(&Frame, &Transcript) -> bool) {
         let reading = async {
             while let Some(frame) = self.next_frame().await {
@@ -238,7 +218,7 @@ impl FrameStream {
         }
     }
 
-    /// Reads what there is to a cut or to the end, for a reattach that does not follow.
+    /// Reads until the stream ends or is cut, for a reattach that does not follow.
     pub async fn drain(mut self) -> (Transcript, Option<ExecOutcome>) {
         let mut outcome = None;
         while let Some(frame) = self.next_frame().await {

@@ -1,17 +1,18 @@
-//! Waiting for a condition, never for a time.
+//! Waits for a condition, never for a fixed time.
 
 use std::time::{Duration, Instant};
 
-/// How long a client waits for what should come at once. Generous: a loaded machine is slow, a wedged shell is forever.
+/// The longest wait for something that should come at once. It is generous: a loaded machine is slow, and a blocked shell
+/// takes forever.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// For what moves gigabytes.
+/// The longest wait for an answer that moves gigabytes.
 pub const LONG_DEADLINE: Duration = Duration::from_secs(300);
 
-/// How often a condition that nothing announces is looked at.
+/// The interval between checks of a condition that sends no event.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits until `condition` gives something; panics with `what` when the deadline has passed.
+/// Waits until `condition` returns a value. Panics with `what` after the deadline.
 pub async fn wait_until<T>(what: &str, deadline: Duration, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -23,7 +24,7 @@ pub async fn wait_until<T>(what: &str, deadline: Duration, mut condition: impl A
     }
 }
 
-/// The same where no runtime can be awaited, as in a `Drop`. Gives whether the condition came true.
+/// The same without async, as in a `Drop`. Returns whether the condition became true.
 pub(crate) fn blocks_until(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {

@@ -1,4 +1,4 @@
-//! A bad request gets a clear error in the one error shape, and changes nothing.
+//! A bad request gets a clear error body, and changes nothing.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn put(path: &'static str, code: ErrorCode) -> Case {
     (Method::PUT, path, "content", code)
 }
 
-/// What must be the same before and after a refused request.
+/// The state that must be the same before and after a refused request.
 async fn everything(runner: &Runner) -> String {
     let files: Vec<_> = std::fs::read_dir(runner.workspace())
         .expect("our own directory")
@@ -34,7 +34,7 @@ async fn everything(runner: &Runner) -> String {
     format!("{:?} {:?} {files:?}", runner.shells().await, runner.execs().await)
 }
 
-/// Sends every request and names each that was not refused as it should be.
+/// Sends every request, and names each one that was not refused correctly.
 async fn all_refused(cases: &[Case]) {
     let runner = Runner::start().await;
     runner.exec(ask("echo known").with_id("known")).await;
@@ -213,9 +213,9 @@ async fn paths_that_leave_or_cannot_be_are_refused() {
 async fn a_body_that_is_too_large_is_refused_and_not_kept() {
     let runner = Runner::start().await;
     let body = format!("{{\"cmd\":\": {}\"}}", "x".repeat(64 << 20));
-    // The runner may hang up before it has taken all of it; then the answer can be lost on the way.
+    // The runner may close the connection before it has read everything; then the answer can be lost.
     if let Ok(reply) = runner.try_raw(Method::POST, "/v1/exec", body).await {
-        assert_eq!((reply.status, reply.refused().body.error_code), (413, TooLarge));
+        assert_eq!((reply.status, reply.refused()), (413, TooLarge));
     }
     assert!(runner.peak_rss_kib() < 32 << 10, "{} KiB", runner.peak_rss_kib());
     assert!(runner.execs().await.is_empty());
@@ -230,7 +230,7 @@ async fn bytes_that_are_no_http_do_no_harm() {
     let nonsense = ["\0\0\0\0", "hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\u{16}\u{3}\u{1}", half, &long_header];
     for bytes in nonsense {
         let mut socket = UnixStream::connect(runner.socket()).await.unwrap();
-        // It may close before it has read everything.
+        // The runner may close the connection before it has read everything.
         let _ = socket.write_all(bytes.as_bytes()).await;
         let _ = socket.shutdown().await;
         let mut answer = Vec::new();
@@ -261,11 +261,11 @@ async fn on_tcp_nothing_but_health_is_answered_without_the_token() {
     assert_eq!(status_of(&nobody, "/healthz").await, 200);
     for client in [nobody, wrong] {
         let reply = client.raw(Method::POST, "/v1/exec", "{\"cmd\":\"touch hacked\"}").await;
-        assert_eq!((reply.status, reply.refused().body.error_code), (401, Unauthorized));
+        assert_eq!((reply.status, reply.refused()), (401, Unauthorized));
         for path in ["/v1/execs", "/v1/shells", "/v1/nope", "/v1/files?path=/etc/passwd"] {
             assert_eq!(status_of(&client, path).await, 401, "{path}");
         }
     }
-    // The control: with the token the same is done.
+    // The control: with the token, the same request works.
     assert_eq!(runner.output_of("ls; touch allowed; ls").await, "allowed\n");
 }

@@ -1,4 +1,4 @@
-//! A runner that was started ahead becomes somebody's: with their variables, in their workspace, once.
+//! A runner that was started in advance is claimed for a session, once, with the session's variables and workspace.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ async fn claim(runner: &Runner, pairs: &[(&str, &str)]) {
         runner.post("/v1/claim", &ClaimRequest { env: env(pairs) }).await.expect("the claim is taken");
 }
 
-/// One whose main shell waits at its prompt, as that of a sandbox which was started ahead does.
+/// A runner whose main shell waits at its prompt, as in a pooled sandbox.
 async fn idle() -> Runner {
     let runner = Runner::start().await;
     until_idle(&runner).await;
@@ -40,6 +40,18 @@ async fn main_and_every_later_shell_and_run_have_the_variables() {
     assert_eq!(runner.run(run(["printenv", "TOKEN"])).await.stdout_text(), expected);
     runner.open("second").await;
     assert_eq!(runner.exec(ask("printenv TOKEN").in_shell("second")).await.text(), expected);
+}
+
+#[tokio::test]
+async fn login_files_do_not_override_the_path_of_a_claim() {
+    let runner = idle().await;
+    let path = "/of-the-session:/usr/local/bin:/usr/bin:/bin";
+    claim(&runner, &[("PATH", path)]).await;
+    assert_eq!(runner.output_of("echo $PATH").await.trim(), path);
+    runner.reset_shell("main").await;
+    assert_eq!(runner.output_of("echo $PATH").await.trim(), path, "in a new login shell");
+    runner.open("second").await;
+    assert_eq!(runner.exec(ask("echo $PATH").in_shell("second")).await.text().trim(), path);
 }
 
 #[tokio::test]
@@ -88,7 +100,7 @@ async fn a_sandbox_is_claimed_once() {
     assert!(runner.health().await.claimed);
     let body = serde_json::to_string(&ClaimRequest { env: env(&[("OWNER", "second")]) }).unwrap();
     let second = runner.raw(Method::POST, "/v1/claim", body).await.refused();
-    assert_eq!(second.body.error_code, ErrorCode::Conflict);
+    assert_eq!(second, ErrorCode::Conflict);
     assert_eq!(runner.output_of("echo $OWNER").await, "first\n");
 }
 
@@ -97,7 +109,7 @@ async fn what_is_refused_claims_nothing() {
     let runner = idle().await;
     for body in [r#"{"env":{"1A":"x"}}"#, r#"{"env":{"A":"\u0000"}}"#, r#"{"envs":{}}"#] {
         let refused = runner.raw(Method::POST, "/v1/claim", body).await.refused();
-        assert_eq!(refused.body.error_code, ErrorCode::InvalidRequest, "{body}");
+        assert_eq!(refused, ErrorCode::InvalidRequest, "{body}");
     }
     claim(&runner, &[("OWNER", "me")]).await;
     assert_eq!(runner.output_of("echo $OWNER").await, "me\n");
@@ -124,7 +136,7 @@ async fn a_first_command_that_ends_its_bash_is_followed_by_a_login_with_the_vari
     claim(&runner, &[("TOKEN", "t")]).await;
     assert_eq!(runner.sh("export LOST=with-it; kill -9 $$").await.outcome.exit_code, 137);
     assert_eq!(runner.output_of("echo $PATH").await, login);
-    // From the first command on there is a state again, which is what the next begins with.
+    // From the first command on there is a saved state again, and the next shell starts with it.
     runner.sh("export KEPT=kept PATH=/bin:/kept").await;
     runner.sh("kill -9 $$").await;
     assert_eq!(runner.output_of("echo $TOKEN $PATH $KEPT ${LOST-none}").await, "t /bin:/kept kept none\n");

@@ -1,9 +1,9 @@
-//! Files in and out of the sandbox, as its own user and never beyond its root.
+//! Files are written and read as the sandbox user, and never outside of the root.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-use e2e::{Runner, SANDBOX_USER, is_root, skipped};
+use e2e::{Runner, SANDBOX_USER, ask, is_root, skipped};
 use hyper::Method;
 use serde_json::Value;
 use shared_protocol::ErrorCode::{FileNotFound, Forbidden};
@@ -52,10 +52,36 @@ async fn what_the_sandbox_user_may_not_read_is_forbidden() {
     }
     let runner = Runner::start().await;
     let reply = runner.raw(Method::GET, "/v1/files?path=/etc/shadow", "").await;
-    assert_eq!((reply.status, reply.refused().body.error_code), (403, Forbidden));
+    assert_eq!((reply.status, reply.refused()), (403, Forbidden));
     let written = runner.raw(Method::PUT, "/v1/files?path=/etc/cove-e2e", "x").await;
-    assert_eq!((written.status, written.refused().body.error_code), (403, Forbidden));
+    assert_eq!((written.status, written.refused()), (403, Forbidden));
     assert!(read(&runner, "/etc/passwd").await.starts_with(b"root:"), "the control: what it may read it gets");
+}
+
+#[tokio::test]
+async fn a_file_that_a_command_could_not_write_is_not_replaced() {
+    let runner = Runner::start().await;
+    runner.sh("echo old >kept; chmod 444 kept; ln -s kept link; ln kept twin").await;
+    assert_ne!(runner.exec(ask("echo new >kept")).await.code(), 0, "the control: a command cannot write it");
+    for path in ["kept", "kept&mode=644", "link", "twin"] {
+        let reply = runner.raw(Method::PUT, &format!("/v1/files?path={path}"), "new").await;
+        assert_eq!((reply.status, reply.refused()), (403, Forbidden), "{path}");
+    }
+    assert_eq!(read(&runner, "kept").await, b"old\n");
+    assert_eq!(runner.output_of("stat -c '%a %h' kept; ls -A").await, "444 2\nkept\nlink\ntwin\n");
+    runner.sh("chmod 664 kept").await;
+    put(&runner, "link", "new").await;
+    assert_eq!(runner.output_of("stat -c '%a' kept; cat kept twin").await, "664\nnewold\n", "a new file, the old mode");
+}
+
+#[tokio::test]
+async fn an_archive_replaces_a_read_only_file_as_tar_does() {
+    let runner = Runner::start().await;
+    runner.sh("mkdir a b; echo new >a/f; echo old >b/f; chmod 444 b/f").await;
+    let packed = runner.raw(Method::GET, "/v1/archive?path=a", "").await;
+    let unpacked = runner.raw(Method::PUT, "/v1/archive?path=b", packed.body).await;
+    assert_eq!(unpacked.status, 201, "{}", unpacked.text());
+    assert_eq!(read(&runner, "b/f").await, b"new\n");
 }
 
 #[tokio::test]
@@ -111,7 +137,7 @@ async fn fifos_and_devices_do_not_hang_the_runner() {
     let runner = Runner::start().await;
     runner.sh("mkfifo fifo").await;
     for path in ["fifo", "/dev/zero", "/dev/tty", "."] {
-        // The client gives up by itself where no answer comes.
+        // If no answer comes, the client gives up by itself.
         let reply = runner.raw(Method::GET, &format!("/v1/files?path={path}"), "").await;
         assert!((400..500).contains(&reply.status), "{path}: {}", reply.status);
     }

@@ -1,4 +1,5 @@
-//! Two hundred clients at once: each gets its own answer, in the order they came, and nobody waits for another's shell.
+//! Two hundred clients at once: each gets its own answer, in the order of requests, and no client waits for another client's
+//! shell.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use shared_protocol::runner::ExecState;
 
 const CLIENTS: usize = 200;
 
-/// Keeps its shell busy until the file `go` is there.
+/// A command that keeps its shell busy until the file `go` exists.
 const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.01; done";
 
 #[tokio::test]
@@ -25,7 +26,7 @@ async fn two_hundred_clients_of_one_shell_are_served_in_the_order_they_came() {
                 .finish_within(Duration::from_secs(60))
                 .await
         }));
-        // The order of arrival is only known if one is in the queue before the next is sent.
+        // The order is known only if each command is in the queue before the next is sent.
         wait_until("it is queued", Duration::from_secs(10), async || {
             (runner.shell("main").await.queued == i + 1).then_some(())
         })
@@ -115,7 +116,7 @@ async fn a_full_queue_refuses_and_loses_nothing() {
     let blocker = runner.exec_stream(ask(UNTIL_GO)).await;
     let mut accepted = 0;
     let refused = loop {
-        // Nobody stays to read: queued commands need no connection.
+        // No client stays to read: queued commands need no connection.
         match runner.try_exec_stream(&ask("echo >>count")).await {
             Ok(stream) => drop(stream),
             Err(refused) => break refused,

@@ -1,4 +1,4 @@
-//! How a command ended is told right, every time: 20,000 commands whose statuses are known beforehand.
+//! The outcome of a command is always correct: 20,000 commands with known statuses.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use shared_protocol::runner::{ExecRequest, OutcomeKind, RunRequest};
 
 const COMMANDS: usize = 20_000;
 
-/// Each with commands of its own, one after the other; one more worker does runs.
+/// The number of shells that run commands at the same time, each one after the other. One more worker does runs.
 const SHELLS: usize = 4;
 
-/// Signals that a program can be killed by and that dump no core.
+/// The signals that can kill a program without a core dump.
 const SIGNALS: [i32; 8] = [1, 2, 9, 10, 12, 13, 14, 15];
 
-/// A small generator of its own: the same commands on every machine and every run.
+/// A small random generator: it makes the same commands on every machine and in every run.
 struct Sequence(u64);
 
 impl Sequence {
@@ -37,7 +37,7 @@ struct Known {
     kind: OutcomeKind,
 }
 
-/// A command that ends the shell itself costs a new one, so those are rare; all others are mixed evenly.
+/// The next command. Commands that end the shell are rare, because each costs a new shell; all others are equally frequent.
 fn next_command(sequence: &mut Sequence, index: usize) -> Known {
     use OutcomeKind::{Exited, Signaled, TimedOut};
     let (code, signal) = (sequence.code(), sequence.signal());
@@ -65,7 +65,7 @@ fn next_command(sequence: &mut Sequence, index: usize) -> Known {
             _ => (format!("[[ a = b ]] || x=$(sh -c 'exit {code}')"), code, Exited),
         },
     };
-    // A syntax error is one for the whole text: nothing of it runs, so nothing stands before it.
+    // A syntax error applies to the whole text: nothing of it runs, so it gets no prefix.
     let is_syntax_error = cmd == "if";
     let cmd = if is_syntax_error { cmd } else { format!("echo {index}\n{cmd}") };
     let request = if kind == TimedOut { ask(cmd).timeout_ms(30) } else { ask(cmd) };
@@ -211,6 +211,39 @@ async fn running_out_of_memory_ends_the_command_and_not_the_runner() {
     assert_eq!((other.code(), other.outcome.oom_killed), (137, false), "a plain kill is not taken for it");
     let alone = runner.run(run(["tail", "/dev/zero"])).await;
     assert_eq!((alone.code(), alone.outcome.oom_killed), (137, true), "{:?}", alone.outcome);
+}
+
+#[tokio::test]
+async fn a_kill_for_memory_is_told_also_if_the_command_went_on() {
+    let cgroup = match MemoryCgroup::with_limit(64 << 20) {
+        Ok(cgroup) => cgroup,
+        Err(why) => return skipped("a_kill_for_memory_is_told_also_if_the_command_went_on", &why),
+    };
+    let runner = Runner::builder().in_cgroup(&cgroup).start().await;
+    for cmd in
+        ["tail /dev/zero || true", "tail /dev/zero; echo on", "sh -c 'tail /dev/zero; exit 0'", "tail /dev/zero | cat"]
+    {
+        let done = runner.sh(cmd).await;
+        assert_eq!((done.code(), done.outcome.oom_killed), (0, true), "{cmd}: {:?}", done.outcome);
+        assert!(!runner.sh("true").await.outcome.oom_killed, "it is told once");
+    }
+    let alone = runner.run(run(["sh", "-c", "tail /dev/zero; exit 0"])).await;
+    assert_eq!((alone.code(), alone.outcome.oom_killed), (0, true), "{:?}", alone.outcome);
+    // A program in the background is killed when no command runs: the next command tells it.
+    assert!(
+        !runner
+            .sh("(until [ -e go ]; do sleep 0.01; done; tail /dev/zero; touch gone) & disown -a")
+            .await
+            .outcome
+            .oom_killed
+    );
+    std::fs::write(runner.workspace().join("go"), "").unwrap();
+    e2e::wait_until("it is killed", Duration::from_secs(20), async || {
+        runner.workspace().join("gone").exists().then_some(())
+    })
+    .await;
+    assert!(runner.sh("true").await.outcome.oom_killed);
+    assert!(!runner.sh("true").await.outcome.oom_killed);
 }
 
 #[tokio::test]

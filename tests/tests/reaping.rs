@@ -1,4 +1,4 @@
-//! Every orphan is collected, and no signal ever goes to a process that is not the runner's.
+//! Every orphan is collected, and no signal ever reaches a process that does not belong to the runner.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use shared_protocol::runner::RunRequest;
 
-/// In bursts: each parent makes a thousand children and ends, and they end when it has.
+/// The number of orphans. They come in bursts: each parent makes a thousand children and ends, and they end after it.
 const ORPHANS: usize = 100_000;
 const BURST: usize = 1000;
 
@@ -21,7 +21,7 @@ fn make_orphans(count: usize) -> String {
     )
 }
 
-/// Makes the orphans and gives how long the runner then took to have none left uncollected.
+/// Makes the orphans and returns how long the runner then took to collect all of them.
 async fn no_zombie_is_left(runner: &Runner) -> Duration {
     let stream = runner.exec_stream(ask(make_orphans(ORPHANS))).await;
     let done = stream.finish_within(Duration::from_secs(300)).await;
@@ -74,7 +74,7 @@ async fn an_orphan_of_a_detached_daemon_is_the_runners() {
     .await;
 }
 
-/// Processes of the sandbox user that are not the runner's, and of the tests' own process group.
+/// Processes that do not belong to the runner: one of the tests' user and, if the tests are root, one of the sandbox user.
 struct Bystanders(Vec<std::process::Child>);
 
 impl Bystanders {
@@ -121,7 +121,7 @@ async fn timeouts_signals_and_shutdown_hit_no_bystander() {
         }
     }
     for signal in ["INT", "TERM", "HUP", "KILL"] {
-        // Between commands there is no foreground program; the answer may be a refusal.
+        // Between commands there is no foreground program, so the answer may be a refusal.
         let _: Result<Value, _> = runner.post("/v1/signal", &json!({ "signal": signal })).await;
         let mut stream = runner.exec_stream(ask("echo ready; tail -f /dev/null").tty()).await;
         stream.until_output("ready").await;
@@ -147,7 +147,7 @@ async fn a_signal_to_an_ended_run_does_not_reach_who_has_its_number_now() {
     let exec_id = Some("ended".to_owned().try_into().unwrap());
     let done = runner.run(RunRequest { exec_id, ..run(["sh", "-c", "echo $$"]) }).await;
     let number: i32 = done.text().trim().parse().unwrap();
-    // In the runner's own pid namespace, the next process is made to get that number.
+    // In the runner's own pid namespace, this makes the next process get that number.
     let script = format!("echo {} >/proc/sys/kernel/ns_last_pid; sleep 1000 & echo $!; wait", number - 1);
     let target = runner.pid().to_string();
     let mut heir = Command::new("nsenter")

@@ -1,16 +1,16 @@
-//! Every byte exactly once, to clients that come and go, and never at the runner's expense.
+//! Clients that come and go get every byte exactly once, and the runner's memory stays bounded.
 
 use std::time::Duration;
 
 use e2e::{Ask as _, Runner, ask, is_soak, wait_until};
 use shared_protocol::runner::{ExecState, StreamMode};
 
-/// The bound on the runner's memory, whatever a command prints.
+/// The limit of the runner's memory, whatever a command prints.
 const MAX_RSS_KIB: u64 = 32 << 10;
 
 const GIB: u64 = 1 << 30;
 
-/// Numbered lines, a little at a time, so that a reader can leave in the middle.
+/// A command that prints numbered lines slowly, so that a reader can leave in the middle.
 const NUMBERED: &str = "for i in {1..400}; do echo \"line $i\"; sleep 0.005; done";
 
 fn numbered() -> String {
@@ -23,7 +23,7 @@ async fn a_client_that_comes_and_goes_gets_every_byte_once() {
     let mut stream = runner.exec_stream(ask(NUMBERED).with_id("coming-and-going")).await;
     let (mut received, mut visits) = (Vec::new(), 0);
     let outcome = loop {
-        // Three frames a visit, then away without a word.
+        // Each visit reads three frames and then disconnects.
         let mut end = None;
         for _ in 0..3 {
             match stream.next_frame().await {
@@ -98,7 +98,7 @@ async fn a_slow_reader_stops_neither_the_command_nor_grows_the_runner() {
     let runner = Runner::start().await;
     let printing = "head -c 300000000 /dev/zero | tr '\\0' x; touch done";
     let stuck = runner.exec_stream(ask(printing).with_id("slow")).await;
-    // The reader takes nothing at all until the command has ended.
+    // The reader reads nothing until the command has ended.
     let view = wait_until("the command ends", Duration::from_secs(60), async || {
         Some(runner.exec_view("slow").await).filter(|e| e.state == ExecState::Ended)
     })
@@ -156,7 +156,7 @@ async fn who_wants_the_ends_only_is_sent_no_more() {
     assert_eq!(done.outcome.output_bytes, all.len() as u64);
     assert_eq!(done.text(), format!("{}{}", &all[..500], &all[all.len() - 500..]));
     assert_eq!(done.gaps, [(500, all.len() as u64 - 1000)]);
-    // Of an output that fits nothing is missing, nor of one that another client reads.
+    // If the output fits, nothing is missing. A client that reattaches without a limit gets everything too.
     assert_eq!(runner.exec(ends("seq 100000", 1 << 20)).await.text(), all);
     assert_eq!(runner.exec(ends("printf abc", 3)).await.text(), "abc");
     assert_eq!(runner.exec(ends("printf abcd", 0)).await.gaps, [(0, 4)]);
@@ -207,7 +207,7 @@ async fn what_a_background_job_prints_late_belongs_to_its_command() {
     let begun = runner.exec(ask("(until [ -e go ]; do sleep 0.01; done; echo late) & echo early").with_id("job")).await;
     assert_eq!((begun.text().as_str(), begun.outcome.output_bytes), ("early\n", 6));
     let next = runner.sh("touch go; wait; echo next").await;
-    // Bash may say that the job is done, which is another thing than what the job printed.
+    // Bash may report that the job is done, which is not the job's output.
     assert!(next.text().ends_with("next\n") && !next.text().lines().any(|l| l == "late"), "{:?}", next.text());
     let late = wait_until("the late output is there", Duration::from_secs(10), async || {
         let (seen, _) = runner.reattach("job", 6, false).await.unwrap().drain().await;

@@ -1,5 +1,5 @@
-//! What stands between the code in the sandbox and the runner. Each probe has a control: the same probe where it must
-//! succeed, so that a probe that is broken does not look like a wall that holds.
+//! The separation of the sandbox's code and the runner. Each probe has a control: the same probe where it must succeed, so
+//! that a broken probe does not look like a working protection.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ const LIST_DESCRIPTORS: &str = "perl -e 'opendir(D, \"/proc/$ARGV[0]/fd\") or di
 const CONNECT: &str =
     "perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, pack_sockaddr_un($ARGV[0])) or die $!'";
 
-/// PTRACE_SEIZE, which takes hold of a process without stopping it. By number: no package needs to be installed for it.
+/// PTRACE_SEIZE, which attaches to a process without stopping it. It is called by number, so that no package is needed.
 fn trace() -> Option<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Some("perl -e 'syscall(101, 0x4206, int($ARGV[0]), 0, 0) == 0 or die $!'"),
@@ -33,7 +33,7 @@ async fn sandbox_can(runner: &Runner, probe: &str, target: impl std::fmt::Displa
     runner.sh(&format!("{probe} {target}")).await.code() == 0
 }
 
-/// Whether the probe succeeds when the tests' own user runs it.
+/// Whether the probe succeeds when the tests' user runs it.
 fn we_can(probe: &str, target: impl std::fmt::Display) -> bool {
     let status = Command::new("sh").arg("-c").arg(format!("{probe} {target} 2>/dev/null")).status();
     status.expect("sh can be started").success()
@@ -64,7 +64,7 @@ async fn commands_run_as_another_user_without_any_capability() {
     }
     let ran = runner.run(run(["sh", "-c", "grep -E '^(Cap|NoNew|Uid)' /proc/self/status"])).await.text();
     assert!(ran.contains("CapBnd:\t0000000000000000") && ran.contains("NoNewPrivs:\t1"), "{ran}");
-    // The control: the same lines of the runner itself, which is root and was given all that we have.
+    // The control: the same lines of the runner itself, which is root and has everything that the tests have.
     assert!(procfs::status_text(runner.pid(), "Uid").starts_with("0 "));
     assert_ne!(procfs::status_text(runner.pid(), "CapEff"), "0000000000000000");
     let separation = runner.health().await.separation;
@@ -147,7 +147,7 @@ async fn the_sandbox_cannot_connect_to_the_runners_socket() {
     if needs_root("the_sandbox_cannot_connect_to_the_runners_socket") {
         return;
     }
-    // Its directory is open to everyone, so it is the socket itself that keeps the sandbox out.
+    // The directory is open to everyone, so only the socket itself keeps the sandbox out.
     let runner = Runner::builder().with_open_socket_directory().start().await;
     let socket = runner.socket().display().to_string();
     assert!(!sandbox_can(&runner, CONNECT, &socket).await);
@@ -162,15 +162,15 @@ async fn the_sandbox_cannot_connect_to_the_runners_socket() {
 #[tokio::test]
 async fn no_descriptor_of_the_runner_is_inherited() {
     let runner = Runner::start().await;
-    // All but standard input: a shell reads its commands from a socket.
+    // All descriptors except standard input and output: a shell reads its commands from a socket and reports on another.
     let targets = |pid: i32| -> Vec<String> {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-        let others = entries.filter(|e| e.file_name() != "0");
+        let others = entries.filter(|e| e.file_name() != "0" && e.file_name() != "1");
         others.filter_map(|e| Some(std::fs::read_link(e.path()).ok()?.display().to_string())).collect()
     };
     let shell = runner.shell("main").await.pid.unwrap();
     let strange = |t: &String| t.starts_with("socket:") || t.contains("eventpoll") || t.contains("ptmx");
-    // While bash runs a file its standard input is put aside; at rest there is nothing else.
+    // While bash runs a file it moves both aside; when it is idle there is no other descriptor.
     e2e::wait_until("the shell has nothing of the runner's", Duration::from_secs(10), async || {
         (!targets(shell).iter().any(strange)).then_some(())
     })
@@ -213,9 +213,9 @@ async fn the_sandbox_cannot_signal_the_runner() {
     }
 }
 
-/// Looks for the nonce in the memory of a shell and in what waits in its socket, and reports the end of its command with
-/// status 0 wherever it can. Knows more of the runner than a test should: it is what an attacker who has read its source
-/// would do. The numbers are the system calls pidfd_open and pidfd_getfd; 2 is MSG_PEEK, 64 MSG_DONTWAIT.
+/// Searches the nonce in the memory of a shell and in its socket, and reports the end of its command with status 0 wherever
+/// it can. It knows more about the runner than a test should: an attacker who has read the source would do this. The numbers
+/// are the system calls pidfd_open and pidfd_getfd; 2 is MSG_PEEK, 64 MSG_DONTWAIT.
 const FORGE: &str = r#"
 my ($pid) = @ARGV;
 my (%nonces, @sockets);
@@ -242,12 +242,12 @@ for my $link (glob("/proc/$pid/fd/*")) {
 die "no nonce found\n" unless %nonces;
 die "no socket found\n" unless @sockets;
 for my $nonce (keys %nonces) {
-    syswrite($_, "\0D $nonce 0 1\0/forged\0") for @sockets;
+    syswrite($_, "\0D $nonce 0\0/forged\0") for @sockets;
 }
 print "tried\n";
 "#;
 
-/// Writes what looks like the end of a command to every FIFO and descriptor in reach, without knowing the nonce.
+/// Writes a forged end of a command to every reachable FIFO and descriptor, without knowing the nonce.
 const FORGE_BLINDLY: &str = r#"
 my ($scratch, $shell) = @ARGV;
 my @records = map { ("\0D $_ 0\0/forged\0", "\0D $_ 0 1\0/forged\0", "D $_ 0\n", "$_ 0\n") } ("", "0", "x", "0" x 16, "0" x 32, "f" x 32);
@@ -266,10 +266,10 @@ fn script(runner: &Runner, text: &str) -> String {
     path.display().to_string()
 }
 
-/// A forged end would come without what follows it, and with another status.
+/// Checks that a command ends only by itself. A forged end would come without the output after it, and with another status.
 async fn ends_only_by_itself(runner: &Runner, attack: &str) {
     let done = runner.sh(&format!("{{ {attack}; }} >/dev/null 2>&1; sleep 0.3; echo after; (exit 7)")).await;
-    // An attack may have written into the command's own output too, which is its right.
+    // An attack may also write to the command's own output, which is allowed.
     assert!(done.text().ends_with("after\n") && done.code() == 7, "{:?}", done.outcome);
     assert_ne!(done.outcome.cwd.as_deref(), Some("/forged"));
     assert_eq!(runner.output_of("echo ok").await, "ok\n");
@@ -306,12 +306,12 @@ async fn a_command_cannot_end_another_shells_command() {
 
 #[tokio::test]
 async fn with_the_nonce_and_as_the_shell_itself_an_end_can_be_forged() {
-    // The control of the tests above: the same record ends a command that goes on, where it is bash itself that takes the
-    // line from its socket and writes to it. SECURITY.md says so.
+    // This is the control of the tests above: the same record does end a running command if bash itself takes the line from
+    // its socket and writes to it. SECURITY.md says so.
     let runner = Runner::start().await;
     let cmd = r#"for fd in {10..20}; do
         line=$(timeout 0.2 dd bs=1024 count=1 <&$fd) && [[ $line =~ /t\ ([0-9a-f]+) ]] &&
-            printf '\0D %s 0 1\0/forged\0' "${BASH_REMATCH[1]}" >&$fd
+            for to in {10..20}; do printf '\0D %s 0\0/forged\0' "${BASH_REMATCH[1]}" >&$to; done
     done 2>/dev/null; sleep 1000"#;
     let forged = runner.sh(cmd).await;
     assert_eq!((forged.code(), forged.outcome.cwd.as_deref()), (0, Some("/forged")));

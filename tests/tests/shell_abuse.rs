@@ -1,7 +1,7 @@
-//! Input that breaks other shells. After each of these the next `echo ok` prints `ok` and nothing else, exits with 0, and
-//! does so at once.
+//! Input that breaks other shells. After each of these, the next `echo ok` prints only `ok`, exits with 0, and does so at
+//! once.
 //!
-//! Every case has a runner of its own: what it damages is its own directory, and nothing heals before the next one looks.
+//! Every case has its own runner: a case damages only its own directory, and nothing can recover before the next case looks.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,27 @@ use e2e::{Ask as _, Builder, Runner, ask, skipped};
 use shared_protocol::ErrorCode;
 use shared_protocol::runner::{ExecRequest, OutcomeKind};
 
-/// A second is the promise; a loaded machine gets this much before the test calls it broken.
+/// The longest time for the next command. One second is promised; a loaded machine gets this much.
 const NEXT_COMMAND_DEADLINE: Duration = Duration::from_secs(5);
 
-/// From a timeout to the end of the command: INT, TERM, KILL, and a new shell.
+/// The longest time for a command to end after its timeout: INT, TERM, KILL, and a new shell.
 const LADDER_DEADLINE: Duration = Duration::from_secs(15);
 
-/// For what never ends by itself.
+/// The timeout of commands that never end by themselves.
 const SHORT_TIMEOUT_MS: u64 = 300;
 
-/// For what must end by itself, so that a hang fails the case that hung.
+/// The timeout of commands that must end by themselves, so that a hang fails the case that hung.
 const LONG_TIMEOUT_MS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Expect {
-    /// It ends by itself, with whatever status.
+    /// The command ends by itself, with any status.
     Ends,
     Code(i32),
     Fails,
-    /// It ends by the timeout that the request carries.
+    /// The command ends by the request's timeout.
     TimesOut,
-    /// It never runs: the request is refused as invalid.
+    /// The command never runs: the request is refused as invalid.
     Refused,
 }
 use Expect::{Code, Ends, Fails, Refused, TimesOut};
@@ -39,7 +39,7 @@ struct Case {
     name: &'static str,
     request: ExecRequest,
     expect: Expect,
-    /// Bash's own trace of the next command may show on its standard error.
+    /// Whether bash's own trace of the next command may appear on its standard error.
     is_traced: bool,
 }
 
@@ -101,7 +101,7 @@ fn awkward_output() -> Vec<Case> {
     vec![
         case("output with no final newline", "printf abc", Code(0)),
         case("output of our own environment", "set; declare -p; declare -f; alias; trap", Code(0)),
-        // Whatever the shell was told to begin with, printed back in every mode: nothing of it may end the command.
+        // This prints everything that the shell was started with, in every mode: none of it may end the command.
         case(
             "our own markers in the output",
             "cat /proc/$$/cmdline; declare -f; printf '\\0\\n0\\n\\1done 0\\n'",
@@ -243,7 +243,7 @@ fn redefined_variables() -> Vec<Case> {
         case("PATH unset", "unset PATH", Code(0)),
         case("PATH readonly", "readonly PATH=/nowhere", Ends),
         case("every variable unset", "unset $(compgen -v) 2>/dev/null", Ends),
-        // All but `_`: bash itself complains of that one at every command.
+        // `_` is excluded, because bash itself complains about it at every command.
         case("every variable readonly", "readonly $(compgen -v | grep -vx _) 2>/dev/null", Ends),
         case("readonly variables of likely names", likely_names(), Ends),
         case(
@@ -262,7 +262,7 @@ fn redefined_variables() -> Vec<Case> {
     ]
 }
 
-/// Names that a shell driver of this kind would use, and whatever this one uses that begins with an underscore.
+/// The names that a shell driver would use, and the names with an underscore that this one uses.
 fn likely_names() -> String {
     let likely = "__cove __COVE COVE __cove_status __cove_nonce __cove_fd __cove_cmd __cove_code __status __nonce __fd \
                   _status status code nonce fd cmd command rc ret exit_code line reply REPLY result __rc __ret __cwd";
@@ -326,7 +326,7 @@ fn garbage_to_every_descriptor() -> String {
     format!("{inherited}; for fd in /proc/$$/fd/*; do timeout 0.2 sh -c \"printf 'garbage\\n' >$fd\"; done")
 }
 
-/// Runs the case and then two commands that must not notice.
+/// Runs the case, and then two commands that must not be affected.
 async fn survives(builder: Builder, case: Case) {
     let runner = builder.start().await;
     let mut request = case.request.clone();
@@ -356,7 +356,7 @@ async fn survives(builder: Builder, case: Case) {
     assert!(took < NEXT_COMMAND_DEADLINE, "the next command took {took:?}");
     if case.is_traced {
         let stderr = next.stderr_text();
-        // As many `+` as the command stands deep.
+        // Bash prints one `+` for each level of nesting.
         let strange: Vec<&str> =
             stderr.lines().filter(|l| l.trim_start_matches('+').trim_start() != "echo ok").collect();
         assert!(strange.is_empty(), "the trace shows more than the command: {strange:?}");
@@ -376,7 +376,7 @@ async fn all_survive(builder: impl Fn() -> Builder, cases: Vec<Case>) {
     let tasks = tokio::task::LocalSet::new();
     for case in cases {
         let (name, cmd) = (case.name, case.request.cmd.chars().take(100).collect::<String>());
-        // A task of its own turns a failed assertion into a value.
+        // A separate task turns a failed assertion into a value.
         let task = tasks.spawn_local(survives(builder(), case));
         if let Err(failure) = tasks.run_until(task).await {
             let panic = failure.into_panic();
@@ -445,7 +445,7 @@ async fn the_shell_of_an_init_survives_the_same() {
     }
     let mut cases: Vec<Case> = [ends_of_the_shell(), stubborn_processes(), damaged_surroundings()].concat();
     cases.extend([broken_syntax(), redefined_names(), redefined_variables()].concat().into_iter().step_by(4));
-    // Only here, where it reaches nobody else: signals to everything that may be signalled.
+    // This signals every process that may be signalled, so it runs only here, where it reaches no others.
     cases.push(case("kill -9 -1", "kill -9 -1", Ends));
     cases.push(case("kill -TERM 1", "kill -TERM 1; kill -9 1; kill -STOP 1", Fails));
     let fork_bomb = "ulimit -u 50; b() { b | b & }; b 2>/dev/null; sleep 0.2";
@@ -459,8 +459,8 @@ async fn the_shell_of_a_runner_without_privileges_survives_the_same() {
         return skipped("the_shell_of_a_runner_without_privileges_survives_the_same", "switching the user needs root");
     }
     let all = [broken_syntax(), ends_of_the_shell(), stubborn_processes(), redefined_names(), redefined_variables()];
-    // As the same user a command can open what the runner opens, and take another's output out of its FIFO: there is no
-    // defence, and SECURITY.md says so.
+    // With the same user, a command can open what the runner opens, and take another command's output out of its FIFO: there
+    // is no defence, and SECURITY.md says so.
     let damage = damaged_surroundings().into_iter().filter(|case| case.name != "a reader at every FIFO that stays");
     let cases: Vec<Case> = all.concat().into_iter().step_by(3).chain(damage).collect();
     all_survive(|| Runner::builder().as_user(65534), cases).await;
@@ -470,7 +470,7 @@ async fn the_shell_of_a_runner_without_privileges_survives_the_same() {
 async fn an_idle_timeout_of_bash_does_not_end_the_shell_unnoticed() {
     let runner = Runner::start().await;
     runner.sh("TMOUT=1").await;
-    // The run is the clock: bash would have given up on its prompt by its end.
+    // The run measures the time: at its end, bash would have exited at its prompt.
     runner.run(e2e::run(["sleep", "1.5"])).await;
     let next = runner.split("echo ok").await;
     assert_eq!((next.stdout_text().as_str(), next.stderr_text().as_str(), next.code()), ("ok\n", "", 0));

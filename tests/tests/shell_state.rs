@@ -1,4 +1,4 @@
-//! What one command leaves behind is there for the next: the shell remembers.
+//! The shell keeps its state: what one command leaves is there for the next.
 
 use e2e::{Ask as _, Runner, ask, skipped};
 use shared_protocol::ShellName;
@@ -26,6 +26,23 @@ async fn a_changed_directory_carries_over_and_is_reported() {
 async fn a_new_shell_begins_in_the_workspace() {
     let runner = Runner::start().await;
     assert_eq!(runner.output_of("pwd").await, format!("{}\n", runner.workspace().display()));
+}
+
+#[tokio::test]
+async fn login_files_do_not_override_the_variables_of_the_session() {
+    let path = "/of-the-session:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let builder = Runner::builder().env("PATH", path).env("TMPDIR", "/tmp").env("TMOUT", "1");
+    let runner = builder.env("COVE_RUNNER_SESSION_VARIABLES", "PATH,TMPDIR,TMOUT,HOME").start().await;
+    let show = "echo $PATH $TMPDIR";
+    let expected = format!("{path} /tmp\n");
+    assert_eq!(runner.output_of(show).await, expected);
+    runner.open("second").await;
+    assert_eq!(runner.exec(ask(show).in_shell("second")).await.text(), expected);
+    runner.sh("PATH=$PATH:/added").await;
+    runner.sh("kill -9 $$").await;
+    assert_eq!(runner.output_of(show).await, format!("{path}:/added /tmp\n"), "a restored shell has its last state");
+    runner.reset_shell("main").await;
+    assert_eq!(runner.output_of(show).await, expected);
 }
 
 #[tokio::test]
@@ -103,7 +120,7 @@ async fn a_background_job_goes_on_and_wait_gives_its_status() {
     let runner = Runner::start().await;
     assert_eq!(runner.sh("sh -c 'while [ ! -e go ]; do sleep 0.01; done; exit 9' & job=$!").await.code(), 0);
     assert!(runner.output_of("jobs").await.contains("Running"));
-    // Bash may say before it that the job has ended, as any interactive one does.
+    // Bash may first report that the job has ended, as any interactive shell does.
     assert!(runner.output_of("touch go; wait $job; echo $?").await.ends_with("9\n"));
 }
 
@@ -154,7 +171,7 @@ async fn the_directory_of_the_request_is_for_that_command_alone() {
     let home = format!("{}\n", runner.workspace().display());
     assert_eq!(runner.exec(ask("pwd").cwd("/usr")).await.text(), "/usr\n");
     assert_eq!(runner.output_of("pwd").await, home);
-    // A command that goes elsewhere itself stays there.
+    // A command that changes the directory itself stays there.
     assert_eq!(runner.exec(ask("cd /etc").cwd("/usr")).await.code(), 0);
     assert_eq!(runner.output_of("pwd").await, "/etc\n");
 }
@@ -234,13 +251,13 @@ async fn state_carries_over_where_the_runner_is_pid_1() {
     assert_eq!(runner.output_of("pwd; g; ps -o pid= -p 1 | tr -d ' '").await, "/usr\nf 1\n1\n");
 }
 
-/// Bash 5.2 breaks its own memory there, and used to die at one of the next commands, which then ended with 134.
+/// Bash 5.2 damages its own memory in this case, and used to die at one of the next commands, which then ended with 134.
 #[tokio::test]
 async fn after_an_open_command_substitution_commands_end_as_they_should() {
     let runner = Runner::start().await;
     for turn in 0..10 {
         runner.output_of(&format!("export TURN={turn}; cd /tmp")).await;
-        // By refusal, or by the death of bash; never as if it had been right.
+        // The command ends by a refusal or by the death of bash, never with success.
         assert_ne!(runner.sh("echo $(date").await.code(), 0);
         for _ in 0..10 {
             let next = runner.sh("echo $TURN $PWD").await;

@@ -1,4 +1,4 @@
-//! Small: the runner is in every sandbox.
+//! The runner is small, because it is in every sandbox.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,9 +1,11 @@
-//! What comes out and what goes in: two exact streams, one in true order, or a terminal.
+//! Output and input of commands: two exact streams, one stream in true order, or a terminal.
 
 use e2e::{Ask as _, Runner, ask, run, skipped};
-use shared_protocol::runner::RunRequest;
+use hyper::Method;
+use shared_protocol::ExecId;
+use shared_protocol::runner::{RunRequest, StdinView};
 
-/// Whether a program is installed for the sandbox user; says so where it is not.
+/// Whether a program is installed for the sandbox user. If not, it prints the skip.
 async fn has(runner: &Runner, test: &str, program: &str) -> bool {
     let found = runner.sh(&format!("command -v {program}")).await.code() == 0;
     if !found {
@@ -86,11 +88,11 @@ async fn interrupting_by_signal_ends_the_program_and_not_the_shell() {
 
 #[tokio::test]
 async fn an_interrupt_that_comes_while_bash_starts_a_program_ends_it() {
-    // Bash itself loses some of them: a job that it has just forked is not in front yet.
+    // Bash itself loses some interrupts: a job that it has just forked is not in the foreground yet.
     const ROUNDS: usize = 1000;
     let runner = Runner::start().await;
     for round in 0..ROUNDS {
-        // At another moment each time.
+        // The interrupt comes at another moment each time.
         let cmd = format!("echo ready; for ((i = 0; i < {}; i++)); do :; done; sleep 1000", round % 100);
         let mut stream = runner.exec_stream(ask(cmd)).await;
         stream.until_output("ready").await;
@@ -103,7 +105,7 @@ async fn an_interrupt_that_comes_while_bash_starts_a_program_ends_it() {
 #[tokio::test]
 async fn a_trap_hears_one_interrupt_once() {
     let runner = Runner::start().await;
-    // In bash itself, which goes on and starts a program; and in a subshell that has programs of its own.
+    // The first command runs in bash itself, which then starts a program; the other one in a subshell with its own programs.
     let itself =
         "trap 'echo got' INT; echo ready; for ((i = 0; i < 100000; i++)); do :; done; sleep 0.2; echo end; trap - INT";
     let subshell = "(trap 'echo got' INT; echo ready; for i in 1 2 3 4; do sleep 0.05; done; echo end)";
@@ -141,7 +143,7 @@ async fn a_run_is_signalled_by_its_id() {
 #[tokio::test]
 async fn a_program_handles_the_signal_itself_if_it_wants() {
     let runner = Runner::start().await;
-    // No shell: one would itself report the child that the same signal killed.
+    // There is no shell here: it would itself report the child that the same signal killed.
     let cmd = "perl -e '$| = 1; $SIG{USR2} = sub { print \"caught\\n\"; exit 3 }; print \"ready\\n\"; sleep 1 while 1'";
     let mut stream = runner.exec_stream(ask(cmd)).await;
     stream.until_output("ready").await;
@@ -250,4 +252,23 @@ async fn input_larger_than_a_pipe_reaches_the_command_whole() {
     assert_eq!(done.text().trim(), "1048576");
     let ignored = runner.exec(ask("true").stdin(&text)).await;
     assert_eq!(ignored.code(), 0, "a command need not read what it is given");
+}
+
+/// The most memory that the runner may need while a program reads input of any size.
+const MAX_RSS_KIB: u64 = 32 << 10;
+
+#[tokio::test]
+async fn open_input_goes_through_the_runner_and_does_not_stay_there() {
+    const BYTES: usize = 64 << 20;
+    let runner = Runner::start().await;
+    let exec_id = Some(ExecId::new("open").unwrap());
+    let request = RunRequest { exec_id, stdin_open: true, ..run(["sh", "-c", "echo $$; wc -c"]) };
+    let mut stream = runner.run_stream(request).await.unwrap();
+    stream.until_output("\n").await;
+    let pid = runner.exec_view("open").await.pid.expect("a run has a pid");
+    let wrote = runner.raw(Method::POST, "/v1/execs/open/stdin?close=1", vec![b'x'; BYTES]).await;
+    let wrote: StdinView = serde_json::from_slice(&wrote.body).unwrap_or_else(|e| panic!("{e}: {}", wrote.text()));
+    assert_eq!(wrote, StdinView { bytes: BYTES as u64, closed: true });
+    assert_eq!(stream.finish().await.stdout_text(), format!("{pid}\n{BYTES}\n"));
+    assert!(runner.peak_rss_kib() < MAX_RSS_KIB, "{} KiB", runner.peak_rss_kib());
 }

@@ -1,4 +1,4 @@
-//! A person at the keyboard: an interactive bash with its prompt, taken over by a raw attach.
+//! A person at the keyboard: an interactive bash with its prompt, on a raw attach.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use shared_protocol::ShellName;
 use shared_protocol::runner::{OpenShellRequest, ShellEndView, ShellKind};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// An attached terminal and all that it has printed.
+/// An attached terminal and everything that it has printed.
 struct Screen {
     io: Attached,
     printed: String,
@@ -23,7 +23,7 @@ impl Screen {
         self.io.write_all(keys.as_bytes()).await.expect("the terminal takes it");
     }
 
-    /// Reads until `needle` was printed, and forgets what came up to it.
+    /// Reads until `needle` was printed, and forgets the output up to it.
     async fn shows(&mut self, needle: &str) {
         let reading = async {
             while !self.printed.contains(needle) {
@@ -40,7 +40,7 @@ impl Screen {
         self.printed.drain(..end);
     }
 
-    /// Waits until the other side hangs up.
+    /// Waits until the other side closes the connection.
     async fn closes(&mut self) {
         let mut rest = Vec::new();
         let read = tokio::time::timeout(DEADLINE, self.io.read_to_end(&mut rest)).await;
@@ -55,6 +55,21 @@ async fn open_terminal(runner: &Runner, name: &str, from: Option<ShellName>) {
 }
 
 #[tokio::test]
+async fn login_files_do_not_override_the_path_of_the_session() {
+    let path = "/of-the-session:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let builder = Runner::builder().env("PATH", path).env("COVE_RUNNER_SESSION_VARIABLES", "PATH");
+    let runner = builder.start().await;
+    open_terminal(&runner, "person", None).await;
+    let mut screen = Screen::attach(&runner, "person").await;
+    screen.shows("prompt> ").await;
+    screen.types("echo \"<${PATH%%:*}>\"; ls /proc/self/fd | tr '\\n' ,\n").await;
+    screen.shows("</of-the-session>").await;
+    // `ls` itself has the fourth one open.
+    screen.shows("0,1,2,3,").await;
+    screen.shows("prompt> ").await;
+}
+
+#[tokio::test]
 async fn an_interactive_shell_has_a_prompt_and_echoes_what_is_typed() {
     let runner = Runner::start().await;
     open_terminal(&runner, "person", None).await;
@@ -64,6 +79,23 @@ async fn an_interactive_shell_has_a_prompt_and_echoes_what_is_typed() {
     screen.shows("six times seven is 42").await;
     screen.types("[[ $- == *i* ]] && echo inter''active\r").await;
     screen.shows("interactive").await;
+}
+
+#[tokio::test]
+async fn a_person_has_a_pager_prompts_and_colours() {
+    let runner = Runner::start().await;
+    runner.sh("export KEPT=1").await;
+    for (name, from) in [("fresh", None), ("copy", Some(ShellName::main()))] {
+        open_terminal(&runner, name, from).await;
+        let mut screen = Screen::attach(&runner, name).await;
+        let names = "$PAGER$GIT_PAGER$GIT_TERMINAL_PROMPT$DEBIAN_FRONTEND$PYTHONUNBUFFERED";
+        screen.types(&format!("echo \"with<{names}>$TERM\"\r")).await;
+        screen.shows("with<>xterm-256color").await;
+        screen.types("mkdir -p /tmp/colours/directory; ls /tmp/colours; rm -r /tmp/colours\r").await;
+        screen.shows("\u{1b}[01;34mdirectory").await;
+    }
+    // Commands still have what keeps them from waiting for a key.
+    assert_eq!(runner.output_of("echo $PAGER $KEPT").await, "cat 1\n");
 }
 
 #[tokio::test]

@@ -1,17 +1,23 @@
-//! Runs inside a sandbox and tells what it sees and what it can do, as one JSON object. It judges nothing: the story that
-//! sent it does, and sends it to places without a protection as well, to see that it would notice.
+//! Runs inside a sandbox and reports what it sees and what it can do, as one JSON object. It judges nothing: the story that
+//! sent it does. The story also sends it to places without a protection, to see that the probe notices.
 //!
-//! `probe HOST_PORT SECRET_PATH...`: a port on which the host's loopback listens, and paths that must not be seen.
+//! Usage: `probe HOST_PORT BEACON_DIR SECRET_PATH...`, with a port on which the host's loopback listens, a directory of the
+//! host in which the story keeps a socket, a FIFO and a locked file, and paths that must not be visible.
 #![allow(unsafe_code, reason = "system calls are tried by their numbers, as an attacker would")]
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use serde_json::{Value, json};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let port: u16 = arguments.next().and_then(|port| port.parse().ok()).unwrap_or(0);
+    let beacon = arguments.next().unwrap_or_default();
     let secrets: Vec<String> = arguments.collect();
     let facts = json!({
         "status": status("self"),
@@ -28,7 +34,13 @@ fn main() {
         "run": entries("/run"),
         "writable": writable(),
         "readable": readable(),
+        "beacon": beacon_reached(Path::new(&beacon)),
+        "null_device": std::fs::metadata("/dev/null").map(|found| (found.dev(), found.ino())).ok(),
+        "etc": entries("/etc"),
+        "mount_roots": mount_roots(),
         "system_calls": system_calls(),
+        "tracing": tracing(),
+        "landlock": landlock_version(),
         "signal_init": nix::sys::signal::kill(nix::unistd::Pid::from_raw(1), None).err().map_or(0, |e| e as i32),
         "limits": limits(),
         "setuid_root": nix::unistd::setuid(0.into()).err().map_or(0, |e| e as i32),
@@ -36,7 +48,7 @@ fn main() {
     println!("{facts}");
 }
 
-/// Lines of `/proc/PID/status` that tell of privileges.
+/// The lines of `/proc/PID/status` about privileges.
 fn status(pid: &str) -> Value {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let wanted = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Groups"];
@@ -73,13 +85,13 @@ fn interfaces() -> Vec<String> {
     text.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
-/// With a path or an abstract name: those that could be spoken to.
+/// The Unix sockets with a path or an abstract name, to which a program could connect.
 fn unix_sockets() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(7).map(str::to_owned)).collect()
 }
 
-/// Where the kernel itself refuses writing, whoever asks: by the mount that each of these places is on.
+/// The places on a read-only mount, where the kernel refuses every write.
 fn read_only_places() -> Vec<&'static str> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounts: Vec<(&str, bool)> = text
@@ -91,7 +103,7 @@ fn read_only_places() -> Vec<&'static str> {
         .collect();
     let is_read_only = |place: &&str| {
         let around = mounts.iter().filter(|(mount, _)| Path::new(place).starts_with(mount));
-        // Of two at one place the later one is seen.
+        // If two mounts have the same place, the later one is visible.
         around.max_by_key(|(mount, _)| mount.len()).is_some_and(|(_, is_read_only)| *is_read_only)
     };
     ["/", "/usr", "/etc"].into_iter().filter(is_read_only).collect()
@@ -109,10 +121,11 @@ fn writable() -> Vec<&'static str> {
         .collect()
 }
 
-/// Files that hold something of the host; an empty answer is as good as none.
+/// The readable files that tell something about the host. An empty file counts as unreadable.
 fn readable() -> Vec<&'static str> {
     [
         "/etc/shadow",
+        "/proc/cmdline",
         "/proc/kallsyms",
         "/proc/keys",
         "/proc/timer_list",
@@ -135,9 +148,90 @@ fn readable() -> Vec<&'static str> {
     .collect()
 }
 
-/// Each tried with arguments that would work for someone who is allowed to; the error number, 0 where it was done.
+/// The longest wait for an event of the host, which opens its file every few milliseconds.
+const EVENT_TIMEOUT_MS: u16 = 300;
+
+/// What the probe reaches of the host through the files in `directory`, which the host uses at the same time.
+fn beacon_reached(directory: &Path) -> Value {
+    let file = directory.join("file");
+    json!({
+        "seen": file.exists(),
+        "socket": std::os::unix::net::UnixStream::connect(directory.join("socket")).is_ok(),
+        // Without a reader, opening a FIFO in this way fails.
+        "fifo": std::fs::File::options().write(true).custom_flags(libc::O_NONBLOCK).open(directory.join("fifo")).is_ok(),
+        "lock": is_locked(&file),
+        "event": hears_of(&file),
+    })
+}
+
+/// Whether somebody else holds a lock on the file.
+fn is_locked(path: &Path) -> bool {
+    use nix::fcntl::{Flock, FlockArg};
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    matches!(Flock::lock(file, FlockArg::LockExclusiveNonblock), Err((_, nix::Error::EWOULDBLOCK)))
+}
+
+/// Whether the kernel tells the probe that another process opens the file.
+fn hears_of(path: &Path) -> bool {
+    let Ok(inotify) = Inotify::init(InitFlags::IN_CLOEXEC) else { return false };
+    if inotify.add_watch(path, AddWatchFlags::IN_OPEN).is_err() {
+        return false;
+    }
+    let mut ready = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
+    poll(&mut ready, PollTimeout::from(EVENT_TIMEOUT_MS)).is_ok_and(|count| count > 0)
+}
+
+/// The directories of their file systems that the sandbox's mounts show.
+fn mount_roots() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().filter_map(|line| line.split(' ').nth(3).map(str::to_owned)).collect()
+}
+
+/// The version of Landlock that the kernel offers to programs in the sandbox.
+fn landlock_version() -> libc::c_long {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no structure and returns a number.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) }
+}
+
+/// The error numbers of the ways to begin tracing a child, 0 for success.
+fn tracing() -> Value {
+    let number = |result: libc::c_long| if result == -1 { nix::Error::last_raw() } else { 0 };
+    let tried = |request: libc::c_uint| {
+        // SAFETY: the probe has one thread. The child only waits, until it is killed below.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                nix::unistd::pause();
+            }
+        }
+        // SAFETY: neither request reads or writes memory of ours.
+        let error = number(unsafe { libc::ptrace(request, child, 0, 0) });
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), nix::sys::signal::Signal::SIGKILL);
+        let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None);
+        error
+    };
+    let (attach, seize) = (tried(libc::PTRACE_ATTACH), tried(libc::PTRACE_SEIZE));
+    // SAFETY: the probe has one thread. The child makes one call and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: the request takes no pointers.
+        let error = number(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) });
+        std::process::exit(error);
+    }
+    let traceme = match nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None) {
+        Ok(nix::sys::wait::WaitStatus::Exited(_, code)) => code,
+        _ => -1,
+    };
+    json!({ "attach": attach, "seize": seize, "traceme": traceme })
+}
+
+/// System calls with arguments that work for a process that may use them. Returns each error number, 0 for success.
 fn system_calls() -> Value {
-    let calls: [(&str, libc::c_long, [libc::c_long; 5]); 15] = [
+    /// Some calls have a sixth argument; without it they would get whatever the register holds.
+    const NO_FLAGS: libc::c_long = 0;
+    let mut aio: libc::c_ulong = 0;
+    let calls: [(&str, libc::c_long, [libc::c_long; 5]); 19] = [
         ("unshare_user", libc::SYS_unshare, [0x1000_0000, 0, 0, 0, 0]),
         ("mount", libc::SYS_mount, [0, c"/tmp".as_ptr() as libc::c_long, c"tmpfs".as_ptr() as libc::c_long, 0, 0]),
         ("umount", libc::SYS_umount2, [c"/proc".as_ptr() as libc::c_long, 2, 0, 0, 0]),
@@ -153,12 +247,17 @@ fn system_calls() -> Value {
         ("socket_packet", libc::SYS_socket, [17, 3, 0, 0, 0]),
         ("socket_vsock", libc::SYS_socket, [40, 1, 0, 0, 0]),
         ("socket_raw", libc::SYS_socket, [2, 3, 1, 0, 0]),
+        // Netlink: routes, by which libc lists interfaces; the kernel's events about devices; audit.
+        ("netlink_route", libc::SYS_socket, [16, 3, 0, 0, 0]),
+        ("netlink_uevent", libc::SYS_socket, [16, 3, 15, 0, 0]),
+        ("netlink_audit", libc::SYS_socket, [16, 3, 9, 0, 0]),
+        ("io_setup", libc::SYS_io_setup, [8, (&raw mut aio) as libc::c_long, 0, 0, 0]),
     ];
     let tried: BTreeMap<&str, i32> = calls
         .into_iter()
         .map(|(name, number, [a, b, c, d, e])| {
-            // SAFETY: numbers and constant strings; none of these calls writes to memory of ours with such arguments.
-            let result = unsafe { libc::syscall(number, a, b, c, d, e) };
+            // SAFETY: numbers, constant strings, and the place for the number that `io_setup` returns, which outlives the calls.
+            let result = unsafe { libc::syscall(number, a, b, c, d, e, NO_FLAGS) };
             let error = if result == -1 { std::io::Error::last_os_error().raw_os_error() } else { None };
             (name, error.unwrap_or(0))
         })

@@ -1,19 +1,19 @@
-//! What holds on one runtime and not on another. The stories are the same on all; where one of them asks for more than a runtime
-//! has, it is left out or asks for less, and says so. docs/concepts/runtimes.md tells users the same.
+//! The abilities that differ between runtimes. The stories are the same on all; a story that needs more than a runtime has
+//! is skipped or asks for less, and says so. docs/concepts/runtimes.md tells users the same.
 
 use std::sync::LazyLock;
 
 use super::runtime::engine;
 
-/// What makes the sandboxes of this run.
+/// The kind of sandboxes in this run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ground {
     Local,
     /// Containers that use the host's kernel.
     Containers,
-    /// Containers of Podman: they lack what Docker's do, and a little more.
+    /// Containers of Podman: they lack what Docker's lack, and a little more.
     Podman,
-    /// Containers with gVisor for a kernel.
+    /// Containers with gVisor as their kernel.
     Gvisor,
 }
 
@@ -26,54 +26,58 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| match engine() {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ability {
-    /// `cove image import`.
+    /// `cove image import` works.
     ImportedImages,
-    /// `disabled_protections`, the controls of the probe.
+    /// Sandboxes can show the host's own system.
+    HostImage,
+    /// `disabled_protections`, which the controls of the probe use, works.
     ProtectionsOff,
-    /// A daemon that is not root.
+    /// The daemon can run without root.
     OrdinaryUsers,
-    /// A range of user ids for each sandbox.
+    /// Each sandbox has its own range of user ids.
     OwnUserIds,
     /// The runner is a process that the host sees, with its own memory.
     RunnerOnHost,
-    /// `oom_killed` of a reply.
+    /// A reply reports `oom_killed`.
     OomTold,
     /// The sandbox can read the limit of its memory in its cgroup.
     MemoryLimitSeen,
-    /// `/proc/1`, and what else is the runner's in `/proc`, is closed to commands.
+    /// `/proc/1` and the runner's other entries in `/proc` are closed to commands.
     InitHidden,
-    /// What is denied can be answered with any error.
+    /// A denied system call can be answered with any error number.
     ErrorNumbers,
-    /// `NoNewPrivs` and `CapAmb` in `/proc/self/status`.
+    /// `/proc/self/status` has `NoNewPrivs` and `CapAmb`.
     WholeStatus,
-    /// `awaiting_input` of a stream.
+    /// A stream reports `awaiting_input`.
     WaitingSeen,
     /// A terminal shows control-C as `^C`.
     KeysShown,
-    /// A sandbox is removed by the daemon itself, within its second.
+    /// The daemon itself removes a sandbox, within one second.
     OwnRemoval,
-    /// A sandbox that is paused uses no cpu time at all.
+    /// A paused sandbox uses no CPU time at all.
     StillAccounts,
-    /// A session outlives a command that wants more memory than it may have.
+    /// A session survives a command that wants more memory than it may have.
     LimitSurvived,
-    /// A lock on a file of a workspace holds for all sessions that have it.
+    /// A file lock in a workspace is visible to all sessions that use the workspace.
     SharedLocks,
-    /// What the kernel has killed can be removed at once.
+    /// A container that the kernel killed can be removed at once.
     CrashHeardOf,
-    /// An engine takes its containers along when it ends, where it is not told otherwise.
+    /// By default, an engine ends its containers when it ends.
     EndsWithEngine,
-    /// A registry on loopback needs no certificate, and a pull tells how far it is.
+    /// A registry on loopback needs no certificate, and a pull reports its progress.
     OpenRegistry,
 }
 
 use Ability::{
-    CrashHeardOf, EndsWithEngine, ErrorNumbers, ImportedImages, InitHidden, KeysShown, LimitSurvived, MemoryLimitSeen,
-    OomTold, OpenRegistry, OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost, SharedLocks,
-    StillAccounts, WaitingSeen, WholeStatus,
+    CrashHeardOf, EndsWithEngine, ErrorNumbers, HostImage, ImportedImages, InitHidden, KeysShown, LimitSurvived,
+    MemoryLimitSeen, OomTold, OpenRegistry, OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost,
+    SharedLocks, StillAccounts, WaitingSeen, WholeStatus,
 };
 
-/// Everything that some runtime has not got, and why. What is not listed here holds on all.
-const LACKING: [(Ability, Ground, &str); 24] = [
+/// Every ability that some runtime lacks, and why. All runtimes have the other abilities.
+const LACKING: [(Ability, Ground, &str); 26] = [
+    (HostImage, Ground::Containers, "a container shows its image"),
+    (HostImage, Ground::Gvisor, "a container shows its image"),
     (ImportedImages, Ground::Containers, "images are the engine's"),
     (ImportedImages, Ground::Gvisor, "images are the engine's"),
     (ProtectionsOff, Ground::Containers, "no protection can be turned off there"),
@@ -110,13 +114,13 @@ impl Ability {
         LACKING.iter().find(|(ability, ground, _)| *ability == self && is_here(*ground)).map(|(_, _, why)| *why)
     }
 
-    /// Whether it is there, for a story that has other things to tell as well; said aloud where it is not.
+    /// Whether the runtime has the ability, for a part of a story. If not, it prints the skip.
     pub fn is_there(self, story: &str) -> bool {
         !lacks(story, self)
     }
 }
 
-/// Whether a story is to be left out since the runtime lacks what it is about; that is said aloud.
+/// Whether to skip a story because the runtime lacks the ability. Prints the skip.
 pub fn lacks(story: &str, ability: Ability) -> bool {
     let why = ability.why_lacking();
     if let Some(why) = why {

@@ -1,37 +1,37 @@
-//! A client of the daemon: one connection a call, JSON both ways.
+//! The client of the daemon: one connection for each call, with JSON in both directions.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{Answer, EventStream, Pattern, Session};
+use super::{EventStream, Pattern, Session};
+use crate::http::{Address, Answer, Connection};
 use crate::wait::{DEADLINE, LONG_DEADLINE};
 
 #[derive(Debug, Clone)]
 pub struct Api {
     pub address: SocketAddr,
     pub key: Option<String>,
-    /// Added to every request, over what is sent otherwise.
+    /// The headers of every request. Each replaces a header with the same name.
     pub headers: Vec<(&'static str, String)>,
-    /// How long an answer may take to begin.
+    /// The longest wait for the begin of an answer.
     pub patience: Duration,
 }
 
 impl Api {
-    /// The same daemon, asked with another key or none.
+    /// A client of the same daemon with another key, or none.
     pub fn with_key(&self, key: Option<&str>) -> Self {
         Self { key: key.map(str::to_owned), ..self.clone() }
     }
 
-    /// For requests that wait for many others.
+    /// A client of the same daemon with more time for each answer, for requests that wait for many others.
     pub fn patient(&self) -> Self {
         Self { patience: LONG_DEADLINE, ..self.clone() }
     }
@@ -42,8 +42,14 @@ impl Api {
         other
     }
 
-    fn request(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Request<Full<Bytes>>> {
-        let mut request = Request::builder().method(method).uri(path).body(Full::new(body))?;
+    /// Opens a connection to the daemon, for one request after another.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(&Address::Tcp(self.address)).await
+    }
+
+    /// Makes a request for the daemon, with the client's key and headers.
+    pub fn request<B: Body>(&self, method: Method, path: &str, body: B) -> anyhow::Result<Request<B>> {
+        let mut request = Request::builder().method(method).uri(path).body(body)?;
         let headers = request.headers_mut();
         headers.insert("host", self.address.to_string().parse()?);
         headers.insert("content-type", "application/json".parse()?);
@@ -56,17 +62,14 @@ impl Api {
         Ok(request)
     }
 
-    /// Sends one request on a connection of its own and returns the answer's head with its body still to come.
+    /// Sends a request on a new connection and returns the head of the answer, before its body.
     pub async fn open(&self, method: Method, path: &str, body: impl Into<Bytes>) -> anyhow::Result<Response<Incoming>> {
-        let request = self.request(method, path, body.into())?;
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection.with_upgrades());
-        Ok(tokio::time::timeout(self.patience, sender.send_request(request)).await??)
+        let request = self.request(method, path, Full::new(body.into()))?;
+        let mut connection = self.connect().await?;
+        tokio::time::timeout(self.patience, connection.send(request)).await?
     }
 
-    /// Bytes as they are, for what no client library would send; the first answer to them.
+    /// Sends bytes that no HTTP library would send, and returns the first answer to them.
     pub async fn raw(&self, request: &[u8]) -> anyhow::Result<Answer> {
         let mut stream = TcpStream::connect(self.address).await?;
         stream.write_all(request).await?;
@@ -81,26 +84,20 @@ impl Api {
         }
     }
 
-    /// Puts that many bytes of the [`Pattern`], none of them kept.
+    /// Uploads this many bytes of the [`Pattern`], without keeping them in memory.
     pub async fn put_pattern(&self, path: &str, length: u64) -> anyhow::Result<Answer> {
-        let request = self.request(Method::PUT, path, Bytes::new())?;
-        let (mut parts, _) = request.into_parts();
-        parts.headers.insert("content-type", "application/octet-stream".parse()?);
-        let request = Request::from_parts(parts, Pattern::new(length));
-        let stream = TcpStream::connect(self.address).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let response = tokio::time::timeout(LONG_DEADLINE, sender.send_request(request)).await??;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = tokio::time::timeout(DEADLINE, response.into_body().collect()).await??.to_bytes();
-        Ok(Answer { status, headers, body })
+        self.send_pattern(Method::PUT, path, length).await
+    }
+
+    pub async fn send_pattern(&self, method: Method, path: &str, length: u64) -> anyhow::Result<Answer> {
+        let bytes = self.with_header("content-type", "application/octet-stream");
+        let request = bytes.request(method, path, Pattern::new(length))?;
+        let mut connection = Connection::open(&Address::Tcp(self.address)).await?;
+        Answer::read(tokio::time::timeout(LONG_DEADLINE, connection.send(request)).await??).await
     }
 
     pub async fn try_send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> anyhow::Result<Answer> {
-        let response = self.open(method, path, body).await?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = tokio::time::timeout(DEADLINE, response.into_body().collect()).await??.to_bytes();
-        Ok(Answer { status, headers, body })
+        Answer::read(self.open(method, path, body).await?).await
     }
 
     pub async fn send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Answer {
@@ -127,15 +124,14 @@ impl Api {
     pub async fn events(&self, method: Method, path: &str, body: Value) -> EventStream {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         let response = self.open(method, path, body).await.unwrap_or_else(|e| panic!("{path}: {e:#}"));
-        let status = response.status().as_u16();
-        if status != 200 {
-            let body = response.into_body().collect().await.expect("a whole answer").to_bytes();
-            panic!("{path}: {status}: {}", String::from_utf8_lossy(&body));
+        if response.status() != StatusCode::OK {
+            let answer = Answer::read(response).await.expect("a whole answer");
+            panic!("{path}: {}: {}", answer.status, answer.text());
         }
         EventStream::new(response)
     }
 
-    /// A session of the defaults.
+    /// Creates a session with default settings.
     pub async fn session(&self) -> Session {
         self.create(serde_json::json!({})).await
     }

@@ -1,19 +1,19 @@
-//! What a daemon has left on the host: processes, mounts, cgroups, directories.
+//! Finds what a daemon has left on the host: processes, mounts, cgroups, directories.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Everything that can be told to be of one data directory.
+/// Everything on the host that belongs to the daemon of one data directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Processes whose program lies in it: runners. What they started dies with their namespace.
+    /// Processes whose program is in the data directory: runners. Their children die with their namespace.
     pub processes: Vec<String>,
-    /// Any process that is in a cgroup of a daemon, its commands included.
+    /// The cgroups of the daemon's sandboxes, with any process in them.
     pub cgroups: Vec<PathBuf>,
-    /// Of every process that can be seen, so that no namespace hides one.
+    /// Mounts in the namespaces of all processes, so that none is hidden in a namespace.
     pub mounts: Vec<String>,
     pub directories: Vec<PathBuf>,
-    /// Of a container engine, where the stories run on one.
+    /// Containers of the engine, if the stories run on one.
     pub containers: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Leftovers {
         left
     }
 
-    /// The sandboxes that there is anything of, by their ids: directories, cgroups, containers.
+    /// The ids of all sandboxes that left a directory, a cgroup or a container.
     pub fn sandboxes(data_dir: &Path) -> BTreeSet<String> {
         let mut places = children(&data_dir.join("sandboxes"));
         places.extend(children(&data_dir.join("containers")));
@@ -48,7 +48,7 @@ impl Leftovers {
         names.chain(containers_of(data_dir).into_iter().map(|(id, _)| id)).collect()
     }
 
-    /// How many first processes run, whoever knows of them: runners as the host sees them, or the engine.
+    /// The number of running first processes: runners that the host sees, or containers of the engine.
     pub fn first_processes(data_dir: &Path) -> usize {
         match super::engine() {
             Some(_) => containers_of(data_dir).iter().filter(|(_, runs)| *runs).count(),
@@ -56,14 +56,14 @@ impl Leftovers {
         }
     }
 
-    /// Processes whose program lies in the directory.
+    /// The processes whose program is in the directory.
     pub fn runners(data_dir: &Path) -> Vec<crate::procfs::Process> {
         let exe = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe"));
         let is_ours = |pid: i32| exe(pid).is_ok_and(|exe| exe.starts_with(data_dir));
         crate::procfs::all().into_iter().filter(|process| is_ours(process.pid)).collect()
     }
 
-    /// What a daemon that is broken leaves shall not outlive the story that found out.
+    /// Ends what a broken daemon left, so that it does not outlive the story.
     pub fn sweep(data_dir: &Path) {
         for process in Self::runners(data_dir) {
             crate::procfs::signal(process.pid, nix::sys::signal::Signal::SIGKILL);
@@ -82,12 +82,12 @@ impl Leftovers {
     }
 }
 
-/// The daemon writes down how it names what is its own.
+/// The name with which the daemon marks its cgroups and containers, from its data directory.
 fn instance(data_dir: &Path) -> String {
     std::fs::read_to_string(data_dir.join("cgroup")).unwrap_or_default().trim().to_owned()
 }
 
-/// Sessions with a container, where there is an engine, and whether it runs.
+/// The sessions with a container, if there is an engine, and whether the container runs.
 fn containers_of(data_dir: &Path) -> Vec<(String, bool)> {
     let instance = instance(data_dir);
     let engine = super::engine().filter(|_| !instance.is_empty());

@@ -1,6 +1,6 @@
-//! What a session can do to its own machine. Each ends by itself, or at its limits.
+//! Commands that use up a resource of their sandbox. Each ends by itself or at a limit.
 
-/// A name, what is run, and for how long at most.
+/// The name and the command of each bomb.
 pub const BOMBS: [(&str, &str); 8] = [
     ("fork", ":(){ :|:& };: ; wait"),
     ("memory", "python3 -c 'x=[]\nwhile True: x.append(bytearray(1<<20))'"),

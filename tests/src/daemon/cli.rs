@@ -1,6 +1,6 @@
-//! The commands of `cove`, as a script runs them.
+//! Runs the commands of `cove` as a script does.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,17 +11,19 @@ use serde_json::Value;
 use super::{Daemon, cove_binary};
 use crate::wait::wait_until;
 
-/// A command that has its own daemon has to start and stop it.
+/// The longest wait for a command. A command with its own daemon has to start and stop it.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Where commands run: their home, their temporary directory, and the daemon that they find.
+/// The environment of commands: their home, their temporary directory, and the daemon that they find.
 pub struct Cove {
     env: Vec<(String, String)>,
+    /// The words before `cove`'s own arguments.
+    program: Vec<OsString>,
 }
 
 #[derive(Debug)]
 pub struct Finished {
-    /// As a shell has it: 128 and the signal's number where one ended it.
+    /// The exit code as a shell reports it: 128 plus the signal's number if a signal ended the command.
     pub code: i32,
     pub stdout: Vec<u8>,
     pub stderr: String,
@@ -37,7 +39,7 @@ impl Finished {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// Standard output of a command that must succeed.
+    /// The standard output of a command that must succeed.
     #[track_caller]
     pub fn ok(&self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
@@ -54,7 +56,20 @@ impl Cove {
     /// Commands whose home and temporary directory is `home`.
     pub fn at(home: &Path, data_dir: &Path) -> Self {
         let env = [("HOME", home), ("TMPDIR", home), ("COVE_DATA_DIR", data_dir)];
-        Self { env: env.map(|(name, path)| (name.to_owned(), path.to_string_lossy().into_owned())).to_vec() }
+        let env = env.map(|(name, path)| (name.to_owned(), path.to_string_lossy().into_owned())).to_vec();
+        Self { env, program: vec![cove_binary().into()] }
+    }
+
+    /// Runs the commands as another user, which needs root. Their home becomes that user's.
+    pub fn as_user(mut self, uid: u32, home: &Path) -> Self {
+        std::os::unix::fs::chown(home, Some(uid), Some(uid)).expect("our own directory");
+        // This is a copy, because the original may be in somebody's home directory.
+        let copy = home.join("cove");
+        std::fs::copy(cove_binary(), &copy).expect("a copy of the binary");
+        let user = uid.to_string();
+        let words = ["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", "--"];
+        self.program = words.map(OsString::from).into_iter().chain([copy.into()]).collect();
+        self
     }
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
@@ -63,11 +78,11 @@ impl Cove {
     }
 
     pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
-        let mut command = Command::new(cove_binary());
+        let mut command = Command::new(&self.program[0]);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COVE_")) {
             command.env_remove(name);
         }
-        command.args(args).envs(super::runtime::variables()).envs(self.env.iter().cloned());
+        command.args(&self.program[1..]).args(args).envs(super::runtime::variables()).envs(self.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -83,13 +98,13 @@ impl Cove {
     pub async fn run_with_stdin(&self, args: &[&str], stdin: impl Into<Vec<u8>>) -> Finished {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("cove can be started");
         let (mut pipe, bytes) = (child.stdin.take().expect("a pipe"), stdin.into());
-        // It may end before it has read all; its exit code says why.
+        // The command may end before it has read everything; its exit code says why.
         std::thread::spawn(move || drop(pipe.write_all(&bytes)));
         finished(child).await
     }
 }
 
-/// Waits for a command's end, with all that it printed.
+/// Waits for the end of a command, with everything that it printed.
 pub async fn finished(mut child: Child) -> Finished {
     use std::io::Read as _;
     use std::os::unix::process::ExitStatusExt as _;
@@ -110,7 +125,7 @@ pub async fn finished(mut child: Child) -> Finished {
     Finished { code, stdout, stderr: said.join().expect("no panic").expect("a pipe") }
 }
 
-/// Does not outlive a story that gave up waiting for it.
+/// Kills the command if the story stops waiting for it.
 struct Killed(Child);
 
 impl Drop for Killed {

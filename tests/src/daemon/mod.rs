@@ -1,7 +1,6 @@
-//! The daemon as its users have it: the real `cove serve` on a port and a data directory of its own, asked over HTTP.
+//! The daemon as users run it: the real `cove serve` with its own port and data directory, accessed over HTTP.
 
 mod ability;
-mod answer;
 mod api;
 mod audit;
 pub mod bombs;
@@ -13,9 +12,9 @@ mod runtime;
 mod session;
 mod stream;
 mod terminal;
+mod window;
 
 pub use ability::{Ability, lacks};
-pub use answer::Answer;
 pub use api::Api;
 pub use audit::{Leftovers, cgroups_of};
 pub use cli::{Cove, Finished, finished};
@@ -26,3 +25,6 @@ pub use runtime::{Engine, engine, is_local_only};
 pub use session::Session;
 pub use stream::{Event, EventStream};
 pub use terminal::Terminal;
+pub use window::{TerminalWindow, WindowEnd};
+
+pub use crate::http::Answer;

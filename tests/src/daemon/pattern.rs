@@ -1,5 +1,5 @@
-//! Content of any size, made as it is sent and checked as it is read: a pattern whose period is a prime number, so that a block
-//! that is lost, doubled or moved shows.
+//! Content of any size, made while it is sent and checked while it is read: a pattern whose period is a prime number, so
+//! that a lost, doubled or moved block is noticed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 const PERIOD: u8 = 251;
 
-/// A whole number of periods, so that each chunk is the same.
+/// The size of a chunk: a whole number of periods, so that all chunks are equal.
 const CHUNK: u64 = 1024 * 251;
 
 static BLOCK: LazyLock<Bytes> = LazyLock::new(|| (0..2048).flat_map(|_| 0..PERIOD).collect());
@@ -27,7 +27,7 @@ impl Pattern {
         Self { offset: 0, length }
     }
 
-    /// Whether these are its bytes from that offset on.
+    /// Whether these are the bytes of the pattern from this offset on.
     pub fn has(mut offset: u64, bytes: &[u8]) -> bool {
         bytes.chunks(usize::try_from(CHUNK).expect("small")).all(|chunk| {
             let start = usize::try_from(offset % u64::from(PERIOD)).expect("small");

@@ -1,7 +1,7 @@
-//! A container engine of a story's own, to be stopped, killed and started again: no other story is on it.
+//! A story's own container engine, which can be stopped, killed and started again: no other story uses it.
 //!
-//! It has the runtimes of the engine that the stories run on and one image of it. Whatever it started and mounted is gone when
-//! it is dropped.
+//! It has the runtimes and one image of the engine that the stories run on. Dropping it removes everything that it started
+//! and mounted.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,10 +15,10 @@ use super::runtime::Engine;
 use crate::procfs;
 use crate::wait::{blocks_until, wait_until};
 
-/// The smallest that the stories know: without a runner, so that it gets ours.
+/// The smallest image of the stories. It has no runner, so it gets the embedded one.
 const IMAGE: &str = "debian:bookworm-slim";
 
-/// For an engine to answer, or to end with its containers.
+/// The longest wait for an engine to answer, or to end with its containers.
 const ENGINE_DEADLINE: Duration = Duration::from_secs(120);
 
 pub struct PrivateEngine {
@@ -29,7 +29,8 @@ pub struct PrivateEngine {
 }
 
 impl PrivateEngine {
-    /// With `live_restore`, containers go on while it is not there; those of Podman always do.
+    /// Starts an engine. With `live_restore`, containers keep running while the engine is gone; Podman's containers always
+    /// do.
     pub async fn start(original: &Engine, live_restore: bool) -> Self {
         let directory = tempfile::Builder::new().prefix("cove-engine-").tempdir().expect("a temporary directory");
         let socket = directory.path().join("docker.sock").display().to_string();
@@ -48,7 +49,7 @@ impl PrivateEngine {
         assert!(self.child.is_none(), "it still runs");
         let mut child = self.spawn();
         wait_until("the engine answers", ENGINE_DEADLINE, async || {
-            // On a busy machine it gives up on its own helper; its service manager would start it once more.
+            // On a busy machine an engine gives up on its own helper; a service manager would start it again.
             if child.try_wait().expect("our own child").is_some() {
                 child = self.spawn();
             }
@@ -87,17 +88,17 @@ impl PrivateEngine {
         {
             command.arg(flag).arg(path(name));
         }
-        // Not `--bridge none`, which would take the bridge from under the engine of all other stories.
+        // `--bridge none` would remove the bridge of the engine that all other stories use.
         command.args(["--iptables=false", "--ip-masq=false", "--host", &format!("unix://{}", self.engine.socket)]);
         command
     }
 
-    /// Sends the signal and waits for its end.
+    /// Sends the signal and waits for the engine's end.
     pub async fn stop(&mut self, signal: Signal) {
         let mut child = self.child.take().expect("it runs");
         procfs::signal(i32::try_from(child.id()).expect("a pid"), signal);
         wait_until("the engine's end", ENGINE_DEADLINE, async || child.try_wait().expect("our own child")).await;
-        // One that was killed leaves its helper behind for a moment, and both files for ever.
+        // A killed engine leaves its helper for a moment, and both files forever.
         wait_until("the end of its containerd", ENGINE_DEADLINE, async || {
             (!self.processes().iter().any(|process| process.name == "containerd")).then_some(())
         })
@@ -109,7 +110,7 @@ impl PrivateEngine {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// All that name its directory: its helper, and the keepers of its containers.
+    /// All processes whose command line names the engine's directory: its containerd and the shims of its containers.
     fn processes(&self) -> Vec<procfs::Process> {
         let needle = self.directory.path().as_os_str().as_encoded_bytes();
         let is_its = |process: &procfs::Process| {
@@ -162,7 +163,7 @@ impl Engine {
         serde_json::from_str(&self.docker(&["info", "--format", "{{json .Runtimes}}"])).expect("JSON")
     }
 
-    /// Of the engine's runtime that sandboxes get.
+    /// What the engine reports about the runtime of the sandboxes.
     fn told(&self) -> Value {
         let default = || self.docker(&["info", "--format", "{{.DefaultRuntime}}"]);
         self.runtimes()[self.oci_runtime.clone().unwrap_or_else(default)].clone()
@@ -182,17 +183,17 @@ impl Engine {
         self.told()["runtimeArgs"].as_array().is_some_and(|all| all.iter().any(|one| one == argument))
     }
 
-    /// gVisor can be told to have none.
+    /// Whether sandboxes can have a network. gVisor can be configured to have none.
     pub fn has_network(&self) -> bool {
         !self.has_argument("--network=none")
     }
 
-    /// gVisor applies a container's filter of system calls only where it is told to.
+    /// Whether a container's system call filter applies. gVisor applies it only if it is configured to.
     pub fn has_filter(&self) -> bool {
         !self.is_gvisor() || self.has_argument("--oci-seccomp")
     }
 
-    /// Those that somebody configured, as `daemon.json` has them.
+    /// The configured runtimes, in the form of `daemon.json`.
     fn own_runtimes(&self) -> Value {
         let told = self.runtimes();
         let is_built_in = |name: &str| name == "runc" || name.starts_with("io.containerd.");

@@ -1,4 +1,4 @@
-//! Starting and ending the daemon.
+//! Starts and ends the daemon.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
@@ -16,7 +16,7 @@ use super::{Api, Leftovers, Session, runtime};
 use crate::procfs;
 use crate::wait::{DEADLINE, blocks_until, wait_until};
 
-/// For a clean stop with sessions to end.
+/// The longest time for a clean stop that has to end sessions.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 
 static BINARY: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_os("COVE_BIN") {
@@ -24,7 +24,7 @@ static BINARY: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_os("COVE
     None => build(),
 });
 
-/// The one named by `COVE_BIN`, or a release build made now.
+/// The daemon's binary: the one that `COVE_BIN` names, or a release build made now.
 pub fn cove_binary() -> &'static Path {
     assert!(BINARY.is_file(), "no cove at {}", BINARY.display());
     &BINARY
@@ -46,7 +46,7 @@ fn cargo_build(arguments: &[&str]) -> PathBuf {
     Path::new(root).join("target/e2e")
 }
 
-/// Places at which a daemon can be told to die or to fail.
+/// The variable that names failpoints, at which a daemon dies or fails.
 const FAILPOINTS: &str = "COVE_FAILPOINTS";
 
 static FAULTY: LazyLock<(PathBuf, Vec<String>)> = LazyLock::new(|| {
@@ -54,23 +54,23 @@ static FAULTY: LazyLock<(PathBuf, Vec<String>)> = LazyLock::new(|| {
     let mut candidates = named.map(|path| std::path::absolute(path).expect("a path"));
     let with_names = |path: PathBuf| Some((failpoints_of(&path)?, path));
     let (names, path) = candidates.find_map(with_names).unwrap_or_else(|| {
-        // A debug build has them.
+        // A debug build has failpoints.
         with_names(cargo_build(&[]).join("debug/cove")).expect("a debug build has failpoints")
     });
     (path, names)
 });
 
-/// A build that dies where it is told to: `COVE_FAULT_BIN`, or `COVE_BIN` if it is one, or a debug build made now.
+/// A binary with failpoints: `COVE_FAULT_BIN`, or `COVE_BIN` if it has some, or a debug build made now.
 pub fn fault_binary() -> &'static Path {
     &FAULTY.0
 }
 
-/// The places it has.
+/// The names of its failpoints.
 pub fn failpoints() -> &'static [String] {
     &FAULTY.1
 }
 
-/// By what it says to a name that is none.
+/// The names of a binary's failpoints: it lists them when it gets a wrong one. `None` if it has none.
 fn failpoints_of(binary: &Path) -> Option<Vec<String>> {
     let output = Command::new(binary).arg("serve").env(FAILPOINTS, "?").stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -81,10 +81,10 @@ fn failpoints_of(binary: &Path) -> Option<Vec<String>> {
 pub struct Daemon {
     api: Api,
     child: Option<Child>,
-    /// Absent once another daemon has it.
+    /// The story's directory. Absent after the next daemon took it over.
     directory: Option<TempDir>,
     builder: DaemonBuilder,
-    /// What its standard output said.
+    /// The lines that the daemon printed to standard output at its start.
     pub banner: Vec<String>,
 }
 
@@ -117,19 +117,20 @@ impl DaemonBuilder {
         self
     }
 
-    /// The text of its `cove.toml`.
+    /// Sets the text of `cove.toml`.
     pub fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
     }
 
-    /// As a daemon is by default when TERM stops it. The stories' others leave nothing behind.
+    /// Keeps sessions when TERM stops the daemon, which is the daemon's default. The daemons of other stories destroy
+    /// theirs.
     pub fn keeps_sessions(mut self) -> Self {
         self.keeps_sessions = true;
         self
     }
 
-    /// With places at which it is to die or to fail. Only a build that has them takes that: see `fault_binary`.
+    /// Sets failpoints at which the daemon dies or fails. Only a build with failpoints accepts them: see `fault_binary`.
     pub fn failpoints(mut self, points: &str) -> Self {
         self.env.retain(|(name, _)| name != FAILPOINTS);
         if !points.is_empty() {
@@ -139,13 +140,13 @@ impl DaemonBuilder {
         self
     }
 
-    /// Its data directory there, rather than beside its log.
+    /// Puts the data directory at this path instead of beside the log.
     pub fn data_dir(mut self, path: &Path) -> Self {
         self.data_dir = Some(path.to_owned());
         self
     }
 
-    /// As an ordinary user; only root can ask for that.
+    /// Starts the daemon as an ordinary user. Only root can do this.
     pub fn as_user(mut self, uid: u32) -> Self {
         self.user = Some(uid);
         self
@@ -168,7 +169,7 @@ impl DaemonBuilder {
             Some(user) => {
                 let user = user.to_string();
                 let mut command = Command::new("setpriv");
-                // A copy, since the one there is may lie below somebody's home.
+                // This is a copy, because the original may be in somebody's home directory.
                 let copy = directory.join("cove");
                 std::fs::copy(cove_binary(), &copy).expect("a copy of the binary");
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]).arg(copy);
@@ -177,7 +178,7 @@ impl DaemonBuilder {
         };
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir_in(directory));
         command.args(&self.arguments);
-        // Whatever the tester's own shell has for a daemon is not for this one.
+        // The variables of the tester's own shell must not configure this daemon.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COVE_")) {
             command.env_remove(name);
         }
@@ -198,7 +199,7 @@ impl DaemonBuilder {
         self.data_dir.clone().unwrap_or_else(|| directory.join("data"))
     }
 
-    /// In a directory of the story's own; the data directory is `data` in it, unless it has another.
+    /// Starts the daemon in the story's directory. The data directory is `data` in it, unless another one was named.
     pub fn start_in(self, directory: TempDir) -> Daemon {
         let data_dir = self.data_dir_in(directory.path());
         let mut child = self.command(directory.path()).spawn().expect("the daemon can be started");
@@ -209,7 +210,7 @@ impl DaemonBuilder {
             let log = std::fs::read_to_string(directory.path().join("log")).unwrap_or_default();
             panic!("the first line is {first:?}\n{log}");
         };
-        // The rest is short and comes at once; a thread reads on so that the daemon never waits for us.
+        // The rest is short and comes at once. A thread continues to read, so that the daemon never blocks.
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
         let mut banner = vec![first];
@@ -231,7 +232,7 @@ impl Daemon {
         DaemonBuilder::default()
     }
 
-    /// The runner of a session, as the host sees it.
+    /// The pid of a session's runner on the host.
     pub fn runner_pid(&self, session: &Session) -> i32 {
         if let Some(engine) = runtime::engine() {
             let pid = engine.docker(&["inspect", "--format", "{{.State.Pid}}", &engine.container(&session.id)]);
@@ -268,7 +269,7 @@ impl Daemon {
         procfs::signal(self.pid(), signal);
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for the daemon to end by itself.
     pub async fn ended(&mut self) -> ExitStatus {
         let child = self.child.as_mut().expect("it has not been stopped");
         let status =
@@ -277,7 +278,7 @@ impl Daemon {
         status
     }
 
-    /// A clean stop, and the same daemon again.
+    /// Stops the daemon and starts it again.
     pub async fn restart(mut self) -> Self {
         self.signal(Signal::SIGTERM);
         let status = self.ended().await;
@@ -285,25 +286,25 @@ impl Daemon {
         self.start_again()
     }
 
-    /// The same daemon again, after it has ended in whatever way.
+    /// Starts the same daemon again, however it ended.
     pub fn start_again(mut self) -> Self {
         assert!(self.child.is_none(), "it still runs");
         let directory = self.directory.take().expect("it has not been given away");
         self.builder.clone().start_in(directory)
     }
 
-    /// As by the kernel or an operator in a hurry.
+    /// Kills the daemon with KILL, as the kernel does when memory runs out.
     pub async fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
         self.ended().await;
     }
 
-    /// The next start, with other settings.
+    /// Changes the settings for the next start.
     pub fn rebuild(&mut self, change: impl FnOnce(DaemonBuilder) -> DaemonBuilder) {
         self.builder = change(std::mem::take(&mut self.builder));
     }
 
-    /// Starts it again where it cannot come to listen: how it ended, and what it said.
+    /// Starts the daemon again in a state in which it cannot listen. Returns how it ended, and what it printed.
     pub async fn start_in_vain(&mut self) -> (ExitStatus, String) {
         assert!(self.child.is_none(), "it still runs");
         let before = self.log().len();
@@ -312,9 +313,9 @@ impl Daemon {
         (status, self.log().split_off(before))
     }
 
-    /// A clean stop, after which nothing of it may be left.
+    /// Stops the daemon, and checks that nothing is left of it.
     pub async fn stop(mut self) {
-        // What a person does at a terminal, where TERM would keep sessions.
+        // At a terminal a person presses Ctrl-C; TERM would keep the sessions.
         self.signal(if self.builder.keeps_sessions { Signal::SIGINT } else { Signal::SIGTERM });
         let status = self.ended().await;
         assert!(status.success(), "{status}\n{}", self.log());

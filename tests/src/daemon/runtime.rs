@@ -1,11 +1,12 @@
-//! Which runtime the stories run on: `COVE_E2E_RUNTIME=local` (the default) or `docker`, where `COVE_E2E_DOCKER_SOCKET` names the
-//! engine's socket, `COVE_E2E_OCI_RUNTIME` its runtime and `COVE_E2E_IMAGE` what stands for `base`, `python` and `node`.
+//! The runtime that the stories run on: `COVE_E2E_RUNTIME=local` (the default) or `docker`. For `docker`,
+//! `COVE_E2E_DOCKER_SOCKET` names the engine's socket, `COVE_E2E_OCI_RUNTIME` its runtime, and `COVE_E2E_IMAGE` the image
+//! for `base`, `python` and `node`.
 
 use std::process::Command;
 use std::sync::LazyLock;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
-/// The stories use Python now and then.
+/// The default image. It has Python, because some stories use it.
 const DEFAULT_IMAGE: &str = "cove-python";
 
 #[derive(Debug, Clone)]
@@ -28,12 +29,12 @@ static ENGINE: LazyLock<Option<Engine>> = LazyLock::new(|| {
     }
 });
 
-/// The engine, where the stories run on one.
+/// The engine, if the stories run on one.
 pub fn engine() -> Option<&'static Engine> {
     ENGINE.as_ref()
 }
 
-/// Whether a story that looks at `local`'s own traces is to be left out; it is said aloud.
+/// Whether to skip a story that looks at traces that only `local` leaves. Prints the skip.
 pub fn is_local_only(story: &str, why: &str) -> bool {
     if engine().is_some() {
         crate::skipped(story, &format!("on docker: {why}"));
@@ -41,13 +42,13 @@ pub fn is_local_only(story: &str, why: &str) -> bool {
     engine().is_some()
 }
 
-/// What a daemon, or a command that starts one, needs to be told.
+/// The variables for a daemon on this runtime, or for a command that starts one.
 pub fn variables() -> Vec<(String, String)> {
     engine().map(Engine::variables).unwrap_or_default()
 }
 
 impl Engine {
-    /// For a daemon whose sandboxes it is to make.
+    /// The variables for a daemon whose sandboxes this engine makes.
     pub fn variables(&self) -> Vec<(String, String)> {
         let images = ["base", "python", "node"].map(|name| format!("{name}={}", self.image)).join(",");
         let mut all = vec![
@@ -66,7 +67,7 @@ impl Engine {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// Its answer, if it has one.
+    /// The output of the engine's client. `None` if it fails.
     pub(super) fn try_docker(&self, arguments: &[&str]) -> Option<String> {
         let output = self.output(arguments);
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -78,18 +79,18 @@ impl Engine {
         command.output().expect("docker is installed")
     }
 
-    /// The container of a session.
+    /// The name of a session's container.
     pub fn container(&self, session: &str) -> String {
         self.docker(&["ps", "-aq", "--filter", &format!("label=cove.session={session}")])
     }
 
-    /// All containers of a daemon, by the name that it marks its own with.
+    /// All containers of a daemon, found by the daemon's label.
     pub fn containers_of(&self, instance: &str) -> Vec<String> {
         let listed = self.docker(&["ps", "-aq", "--filter", &format!("label=cove.data-dir={instance}")]);
         listed.lines().map(str::to_owned).collect()
     }
 
-    /// The sessions that a daemon has containers of, and whether their first process runs.
+    /// The sessions of a daemon that have a container, and whether its first process runs.
     pub(super) fn sessions_of(&self, instance: &str) -> Vec<(String, bool)> {
         let format = "{{.Label \"cove.session\"}} {{.State}}";
         let filter = format!("label=cove.data-dir={instance}");

@@ -1,4 +1,4 @@
-//! One session, asked as an agent would.
+//! One session, used as an agent would use it.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -25,12 +25,12 @@ impl Session {
         self.api.post(&self.path("/exec"), request).await
     }
 
-    /// The reply to a command in the main shell.
+    /// Runs a command in the main shell and returns the reply.
     pub async fn exec(&self, cmd: &str) -> Value {
         self.ask(json!({ "cmd": cmd })).await.ok()
     }
 
-    /// The output of a command that must succeed.
+    /// Runs a command that must succeed and returns its output.
     pub async fn sh(&self, cmd: &str) -> String {
         let reply = self.exec(cmd).await;
         assert_eq!(reply["exit_code"], 0, "{cmd:?} failed: {reply}");
@@ -50,7 +50,7 @@ impl Session {
         self.api.events(Method::GET, &path, Value::Null).await
     }
 
-    /// Puts a file, its path as it stands in a URL.
+    /// Uploads a file. The path is written as in a URL.
     pub async fn put(&self, path: &str, content: impl Into<Bytes>) -> Answer {
         self.api.send(Method::PUT, &self.path(&format!("/files/{path}")), content).await
     }
@@ -59,7 +59,7 @@ impl Session {
         self.api.get(&self.path(&format!("/files/{path}"))).await
     }
 
-    /// `pause` or `resume`.
+    /// Pauses or resumes the session: `what` is `pause` or `resume`.
     pub async fn change(&self, what: &str) -> Answer {
         self.api.send(Method::POST, &self.path(&format!("/{what}")), "").await
     }

@@ -1,4 +1,4 @@
-//! A stream of server-sent events, parsed as it comes.
+//! A stream of server-sent events, parsed as it arrives.
 
 use http_body_util::BodyExt as _;
 use hyper::Response;
@@ -35,12 +35,12 @@ impl EventStream {
         Self { body: response.into_body(), pending: Vec::new() }
     }
 
-    /// The next event; `None` when the stream has ended.
+    /// The next event. `None` when the stream has ended.
     pub async fn next(&mut self) -> Option<Event> {
         self.try_next().await.expect("the connection holds")
     }
 
-    /// The same, of a daemon that may be killed.
+    /// The same as `next`, for a daemon that may be killed.
     pub async fn try_next(&mut self) -> anyhow::Result<Option<Event>> {
         loop {
             if let Some(end) = self.pending.windows(2).position(|pair| pair == b"\n\n") {
@@ -57,7 +57,7 @@ impl EventStream {
         }
     }
 
-    /// The next event with that name, others passed over.
+    /// The next event with this name. Other events are skipped.
     pub async fn until(&mut self, name: &str) -> Event {
         loop {
             let event = self.next().await.unwrap_or_else(|| panic!("the stream ended before {name}"));
@@ -67,7 +67,7 @@ impl EventStream {
         }
     }
 
-    /// All output to the end, and the last event.
+    /// Reads to the end and returns all output and the last event.
     pub async fn finish(mut self) -> (Vec<u8>, Event) {
         let mut output = Vec::new();
         loop {
@@ -85,7 +85,7 @@ impl EventStream {
     }
 }
 
-/// Comments alone are no event.
+/// Parses one block. A block with only comments is no event.
 fn parse(block: &str) -> Option<Event> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let data = field("data")?;

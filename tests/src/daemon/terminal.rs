@@ -1,4 +1,4 @@
-//! A terminal over a WebSocket, as a browser has it.
+//! A terminal over a WebSocket, like a browser's.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::wait::DEADLINE;
 
 pub struct Terminal {
     socket: WebSocketStream<TcpStream>,
-    /// All that was printed so far.
+    /// Everything that was printed so far.
     pub screen: String,
-    /// Where the next look begins.
+    /// The offset in `screen` at which the next search begins.
     seen: usize,
     /// The shell's name.
     pub shell: String,
@@ -44,7 +44,7 @@ impl Terminal {
         Some(next?.expect("the connection holds"))
     }
 
-    /// The next text message; what is printed before it goes to the screen.
+    /// The next text message. Output before it is added to the screen.
     async fn text_message(&mut self) -> Value {
         loop {
             match self.message().await.expect("the socket is open") {
@@ -65,7 +65,7 @@ impl Terminal {
         self.socket.send(Message::text(text)).await.expect("the connection holds");
     }
 
-    /// Waits for that text, behind what was waited for before.
+    /// Waits for this text, after everything that was waited for before.
     pub async fn until(&mut self, text: &str) {
         loop {
             if let Some(found) = self.screen[self.seen..].find(text) {
@@ -80,7 +80,17 @@ impl Terminal {
         }
     }
 
-    /// The exit message, after which the socket closes.
+    /// Waits until the daemon closes the connection, whatever it sends before.
+    pub async fn closed(mut self) {
+        loop {
+            match tokio::time::timeout(DEADLINE, self.socket.next()).await.expect("a close") {
+                None | Some(Ok(Message::Close(_)) | Err(_)) => return,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Waits for the exit message, after which the socket closes.
     pub async fn exit(mut self) -> Value {
         let exit = self.text_message().await;
         loop {

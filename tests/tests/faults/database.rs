@@ -1,8 +1,8 @@
-//! A store that cannot be used: one clear line and status 1, and nothing is touched.
+//! A store that cannot be used: the daemon prints one clear line, ends with status 1, and touches nothing.
 
 use e2e::daemon::{Daemon, Leftovers, Session};
 
-/// A daemon that was killed over one session, and that session.
+/// A daemon that was killed with one session, and that session.
 async fn killed() -> (Daemon, Session) {
     let mut daemon = Daemon::start().await;
     let session = daemon.session().await;

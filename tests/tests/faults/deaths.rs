@@ -1,4 +1,5 @@
-//! The daemon dies at each of its failpoints. Whatever it was doing, the next one brings database, runtime and host together again.
+//! The daemon dies at each of its failpoints. Whatever it was doing, the next daemon makes the database, the runtime and the
+//! host agree again.
 
 use std::collections::BTreeSet;
 
@@ -20,12 +21,12 @@ fn id_of(answer: &Answer) -> String {
     answer.json()["id"].as_str().expect("a session has an id").to_owned()
 }
 
-/// Creates, uses and destroys until the daemon dies of it. What was acknowledged and is to be there still.
+/// Creates, uses and destroys sessions until the daemon dies. Returns the acknowledged sessions that must still exist.
 async fn use_until_dead(daemon: &mut Daemon) -> BTreeSet<String> {
     let api = daemon.api().clone();
     let using = tokio::spawn(async move {
         let mut theirs = BTreeSet::new();
-        // Every answer may be the one that never comes.
+        // Any of these answers may never come.
         let keyed = api.with_header("idempotency-key", "kept");
         let kept = keyed.try_send(Method::POST, "/v1/sessions", small().to_string()).await;
         theirs.extend(kept.ok().filter(|answer| answer.status == 201).as_ref().map(id_of));
@@ -33,13 +34,14 @@ async fn use_until_dead(daemon: &mut Daemon) -> BTreeSet<String> {
             let mut short = small();
             short["ttl_seconds"] = json!(1);
             short["labels"] = json!({ "short": "yes" });
+            short["workspace_id"] = json!("shared");
             let _ = api.try_send(Method::POST, "/v1/sessions", short.to_string()).await;
             let Ok(answer) = api.try_send(Method::POST, "/v1/sessions", small().to_string()).await else { break };
             let id = id_of(&answer);
             theirs.insert(id.clone());
             let exec = json!({ "cmd": "cd /tmp; echo well" }).to_string();
             let _ = api.try_send(Method::POST, &format!("/v1/sessions/{id}/exec"), exec).await;
-            // From here on it may be gone.
+            // From here on the session may be gone.
             theirs.remove(&id);
             if api.try_send(Method::DELETE, &format!("/v1/sessions/{id}"), "").await.is_err() {
                 break;
@@ -51,7 +53,8 @@ async fn use_until_dead(daemon: &mut Daemon) -> BTreeSet<String> {
     using.await.expect("a client does not fail")
 }
 
-/// What was acknowledged runs, what runs is whole, the key means one session, and all of it can be ended without a trace.
+/// Checks that every acknowledged session runs, that every running session works, that the key stands for one session, and
+/// that everything can be removed completely.
 async fn is_whole(daemon: Daemon, acknowledged: &BTreeSet<String>, name: &str) {
     let there = agreed(&daemon).await;
     assert!(
@@ -62,7 +65,7 @@ async fn is_whole(daemon: Daemon, acknowledged: &BTreeSet<String>, name: &str) {
     assert_eq!(crashed, json!([]), "after {name}: only the daemon died");
     for id in there {
         let session = Session { api: daemon.api().clone(), id };
-        // What has a second to live may be gone before it is asked.
+        // A session with a lifetime of one second may be gone before this request.
         if session.view().await["labels"]["short"] != "yes" {
             assert_eq!(session.sh("echo well").await, "well\n", "after {name}");
         }
@@ -77,14 +80,14 @@ async fn is_whole(daemon: Daemon, acknowledged: &BTreeSet<String>, name: &str) {
 #[tokio::test]
 async fn a_death_at_any_step_leaves_nothing_that_the_next_start_does_not_mend() {
     let _alone = crate::alone().await;
-    // Those of a start and of pools have their own stories.
+    // The failpoints of a start and of pools have their own stories.
     let apart = ["recover.", "claim.", "pool."];
     let is_apart = |name: &&String| apart.iter().any(|prefix| name.starts_with(prefix));
     let names: Vec<&String> = reachable().filter(|name| !is_apart(name)).collect();
     assert!(names.len() >= 18, "{names:?}");
     for turn in 0..if is_soak() { SOAK_TIMES } else { TIMES } {
         for name in &names {
-            // Each time a little later.
+            // The daemon dies a little later each time.
             let nth = turn + if name.starts_with("store.") { 3 } else { 1 };
             let start = std::time::Instant::now();
             let mut daemon = Daemon::builder().failpoints(&format!("{name}=abort@{nth}")).start().await;
@@ -103,7 +106,7 @@ async fn a_death_during_recovery_is_mended_by_the_next_recovery() {
     assert!(names.len() >= 5, "{names:?}");
     for _ in 0..if is_soak() { SOAK_TIMES } else { TIMES } {
         for name in &names {
-            // One that runs, one of the daemon's own that no row owns, and one whose making is cut off.
+            // There is one running sandbox, one workspace sandbox that no row owns, and one whose create is interrupted.
             let mut daemon = Daemon::builder().failpoints("create.made=abort@4").start().await;
             let kept = daemon.create(small()).await;
             let mut in_workspace = small();

@@ -1,4 +1,4 @@
-//! A container engine goes on with what it was asked for when the one who asked is dead.
+//! A container engine finishes a request although the daemon that sent it is dead.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::agreed;
 
-/// The engine's socket as an engine that has much to do has it: what is asked of it waits before it is looked at.
+/// A proxy to the engine's socket that acts like a busy engine: each request waits before the engine sees it.
 struct SlowEngine {
     socket: PathBuf,
     holds: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ impl SlowEngine {
         let slow = Self { socket, holds: Arc::default(), held: Arc::default(), made: Arc::default(), _folder: folder };
         let behind = engine.socket().to_owned();
         let (holds, held, made) = (slow.holds.clone(), slow.held.clone(), slow.made.clone());
-        // Threads, since a daemon's start is waited for by the one that the story has.
+        // These are threads, because the story's only task waits for the daemon's start.
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let engine = UnixStream::connect(&behind).expect("the engine is there");
@@ -66,7 +66,7 @@ fn carry(mut from: UnixStream, mut to: UnixStream, heard: impl Fn(&[u8])) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         heard(&buffer[..count]);
-        // What was said goes on to the engine, whether or not the one who said it is still there.
+        // The bytes go on to the engine, whether or not the sender still exists.
         if to.write_all(&buffer[..count]).is_err() {
             return;
         }
@@ -93,7 +93,7 @@ async fn a_container_that_comes_to_be_after_its_daemon_died_is_removed_by_the_ne
     assert!(!asking.await.expect("it does not panic"), "there was nobody to answer");
     let daemon = daemon.start_again();
     assert_eq!(agreed(&daemon).await.len(), 1);
-    // Without it an engine makes nothing. One that is slow has seen it before it was taken away.
+    // Without this directory an engine makes no container. A slow engine has seen it before it was removed.
     std::fs::create_dir_all(late.join("run")).expect("our own directory");
     slow.holds.store(false, Ordering::SeqCst);
     wait_until("the engine to make it", DEADLINE, async || (slow.made.load(Ordering::SeqCst) == 2).then_some(())).await;

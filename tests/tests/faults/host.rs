@@ -1,10 +1,10 @@
-//! The host fails the daemon or its sandboxes: each has its defined end, as docs/concepts/recovery.md tells.
+//! The host fails the daemon or its sandboxes: each failure ends as docs/concepts/recovery.md describes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use e2e::daemon::{Daemon, Leftovers, Session, is_local_only};
+use e2e::daemon::{Ability, Daemon, Leftovers, Session, is_local_only, lacks};
 use e2e::{DEADLINE, is_root, procfs, skipped, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -12,7 +12,7 @@ use shared_protocol::ErrorCode;
 
 use crate::agreed;
 
-/// A file system of the story's own, in memory.
+/// A story's own file system, in memory.
 struct Disk {
     path: PathBuf,
     _folder: tempfile::TempDir,
@@ -27,7 +27,7 @@ impl Disk {
         Self { path, _folder: folder }
     }
 
-    /// To whoever opens something from now on: what is open stays as it is.
+    /// Refuses writes through files that are opened from now on; open files stay writable.
     fn make_read_only(&self) {
         mount(&["--bind", &self.path.to_string_lossy()], &self.path);
         mount(&["-o", "remount,bind,ro"], &self.path);
@@ -38,7 +38,7 @@ impl Disk {
         assert!(unmounted.success(), "{unmounted}");
     }
 
-    /// Takes all the space there is, until the file is removed.
+    /// Takes all free space, until the file is removed.
     fn fill(&self) -> PathBuf {
         let path = self.path.join("filler");
         let mut file = std::fs::File::create(&path).expect("our own file");
@@ -55,7 +55,7 @@ fn mount(arguments: &[&str], path: &Path) {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Twice, for a story that failed while it could not be written.
+        // A story that fails while the disk is read-only leaves two mounts.
         for _ in 0..2 {
             let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(std::process::Stdio::null()).status();
         }
@@ -86,7 +86,7 @@ async fn a_full_disk_fails_creates_and_nothing_else() {
     assert_eq!(agreed(&daemon).await.len(), 2, "nothing is left of it");
     assert_eq!(used.sh("echo well").await, "well\n");
     ended.destroy().await;
-    // What cannot be written down yet is done all the same.
+    // An end that cannot be stored yet is carried out anyway.
     assert_eq!(Leftovers::sandboxes(&daemon.data_dir()).len(), 1);
     std::fs::remove_file(filler).expect("our own file");
     assert_eq!(daemon.session().await.sh("echo well").await, "well\n");
@@ -156,12 +156,93 @@ async fn a_stopped_runner_is_taken_over_and_goes_on_when_it_does() {
 }
 
 #[tokio::test]
-async fn a_socket_that_was_removed_makes_a_session_answer_502_until_it_is_destroyed() {
+async fn a_runner_that_a_signal_has_stopped_is_continued_by_the_next_request() {
     let _alone = crate::alone().await;
-    if is_local_only(
-        "a_socket_that_was_removed_makes_a_session_answer_502_until_it_is_destroyed",
-        "it removes a local socket",
-    ) {
+    let story = "a_runner_that_a_signal_has_stopped_is_continued_by_the_next_request";
+    if lacks(story, Ability::RunnerOnHost) {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    procfs::signal(daemon.runner_pid(&session), Signal::SIGSTOP);
+    assert_eq!(session.sh("echo well").await, "well\n");
+    assert_eq!(session.view().await["status"], "running");
+    daemon.stop().await;
+}
+
+/// The runner is held by a debugger, so it cannot be continued.
+#[tokio::test]
+async fn a_runner_that_answers_nothing_is_a_crash_that_says_why_and_is_cleaned_up() {
+    let _alone = crate::alone().await;
+    let story = "a_runner_that_answers_nothing_is_a_crash_that_says_why_and_is_cleaned_up";
+    if is_local_only(story, "the engine's own process is the runner's parent") {
+        return;
+    }
+    if !is_root() {
+        return skipped(story, "only root can stop a runner");
+    }
+    let daemon = Daemon::start().await;
+    let (held, other) = (daemon.session().await, daemon.session().await);
+    let mut stream = held.stream(json!({ "cmd": "echo begun; sleep 600" })).await;
+    stream.until("chunk").await;
+    let holding = hold(daemon.runner_pid(&held));
+    let start = Instant::now();
+    let answer = held.ask(json!({ "cmd": "echo never", "shell": "main" })).await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(answer.text().contains("did not answer"), "{}", answer.text());
+    assert_eq!(answer.refused(), ErrorCode::SandboxLost);
+    let view = held.view().await;
+    assert_eq!(view["status"], "crashed", "{view}");
+    assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("stopped by a debugger")), "{view}");
+    let last = format!("{:?}", stream.until("error").await);
+    assert!(last.contains("did not answer"), "the stream ends too: {last}");
+    assert_eq!(other.sh("echo well").await, "well\n");
+    holding.join().expect("the debugger ends with the runner");
+    wait_until("nothing to be left of it", DEADLINE, async || {
+        (Leftovers::sandboxes(&daemon.data_dir()).len() == 1).then_some(())
+    })
+    .await;
+    daemon.stop().await;
+}
+
+/// Stops a process as a debugger does, until it is killed. Only the thread that stopped it hears of its end.
+fn hold(pid: i32) -> std::thread::JoinHandle<()> {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    let pid = nix::unistd::Pid::from_raw(pid);
+    let (held, is_held) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        nix::sys::ptrace::seize(pid, nix::sys::ptrace::Options::empty()).expect("a debugger of the runner");
+        nix::sys::ptrace::interrupt(pid).expect("a stopped runner");
+        let mut status = waitpid(pid, None);
+        held.send(()).expect("the story waits");
+        while let Ok(WaitStatus::Stopped(..) | WaitStatus::PtraceEvent(..)) = status {
+            status = waitpid(pid, None);
+        }
+    });
+    is_held.recv().expect("the runner is held");
+    thread
+}
+
+/// The control: a runner that gets little of a busy processor still answers.
+#[tokio::test]
+async fn a_runner_in_a_busy_sandbox_is_not_a_crash() {
+    let _alone = crate::alone().await;
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({ "resources": { "cpus": 0.2, "pids": 128 } })).await;
+    let bomb = "for i in $(seq 60); do (while :; do :; done) & done; wait";
+    session.ask(json!({ "cmd": bomb, "detach": true })).await.ok();
+    // While this prints nothing, the runner is asked.
+    let slept = session.run(&["sleep", "8"]).await;
+    assert_eq!(slept["exit_code"], 0, "{slept}");
+    assert_eq!(session.view().await["status"], "running");
+    session.destroy().await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_whose_socket_was_removed_has_crashed() {
+    let _alone = crate::alone().await;
+    if is_local_only("a_session_whose_socket_was_removed_has_crashed", "it removes a local socket") {
         return;
     }
     let mut daemon = Daemon::start().await;
@@ -172,6 +253,8 @@ async fn a_socket_that_was_removed_makes_a_session_answer_502_until_it_is_destro
     let daemon = daemon.start_again();
     let session = Session { api: daemon.api().clone(), ..session };
     assert_eq!(session.ask(json!({ "cmd": "true" })).await.refused(), ErrorCode::SandboxLost);
+    wait_until("the crash to be seen", DEADLINE, async || (session.view().await["status"] == "crashed").then_some(()))
+        .await;
     session.destroy().await;
     assert!(agreed(&daemon).await.is_empty());
     daemon.stop().await;

@@ -1,4 +1,4 @@
-//! The daemon is killed again and again, while every session streams, and while sessions are made and ended.
+//! The daemon is killed again and again, while every session streams, and while sessions are created and destroyed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use tokio::sync::watch;
 
 use crate::agreed;
 
-/// As SPECIFICATION.md has it, from the start of the daemon to its first answer.
+/// The limit of SPECIFICATION.md from the start of the daemon to its first answer.
 const ADOPT_DEADLINE: Duration = Duration::from_secs(5);
 const LINES: u64 = 3000;
 const LINE_BYTES: u64 = 10;
 const AT_ONCE: usize = 8;
 
-/// Follows one command over all deaths of the daemon, and compares every byte.
+/// Follows one command across all deaths of the daemon, and compares every byte.
 async fn follow(id: String, mut current: watch::Receiver<Option<Api>>, progress: Arc<AtomicU64>) {
     let (mut received, mut is_begun) = (0u64, false);
     let cmd =
@@ -69,7 +69,7 @@ async fn follow(id: String, mut current: watch::Receiver<Option<Api>>, progress:
     }
 }
 
-/// Waits for another daemon than this one.
+/// Waits until another daemon has replaced this one.
 async fn lost(current: &mut watch::Receiver<Option<Api>>, api: &Api) {
     let is_other = |now: &Option<Api>| now.as_ref().is_some_and(|now| now.address != api.address);
     tokio::time::timeout(LONG_DEADLINE, current.wait_for(is_other))
@@ -118,14 +118,14 @@ async fn a_daemon_killed_again_and_again_loses_no_session_and_no_byte() {
     }
     assert_eq!(agreed(&daemon).await.len(), sessions.len());
     daemon.stop().await;
-    // Last, so that a slow machine hides no loss.
+    // This comes last, so that a slow machine does not hide a loss.
     assert!(slowest < ADOPT_DEADLINE, "{slowest:?}");
 }
 
-/// What its clients know to be theirs.
+/// The sessions whose create was answered.
 type Acknowledged = Arc<Mutex<BTreeSet<String>>>;
 
-/// Makes sessions, and ends every other, until no answer comes.
+/// Creates sessions, and destroys every second one, until no answer comes.
 async fn make_and_end(api: Api, acknowledged: Acknowledged, done: Arc<AtomicU64>) {
     let small = json!({ "resources": { "memory_mb": 64, "disk_mb": 16, "pids": 32 } });
     for n in 0u64.. {
@@ -143,7 +143,8 @@ async fn make_and_end(api: Api, acknowledged: Acknowledged, done: Arc<AtomicU64>
     }
 }
 
-/// Wherever it is in making and removing, which failpoints name only in part: an engine, for one, goes on with what it was asked for.
+/// The kill comes at any moment of a create or destroy; failpoints cover only some of them, because an engine, for example,
+/// finishes a request on its own.
 #[tokio::test]
 async fn a_daemon_killed_while_it_makes_and_ends_sessions_loses_none_and_leaves_none() {
     let _alone = crate::alone().await;
@@ -155,7 +156,7 @@ async fn a_daemon_killed_while_it_makes_and_ends_sessions_loses_none_and_leaves_
         for _ in 0..AT_ONCE {
             clients.spawn(make_and_end(daemon.api().clone(), acknowledged.clone(), done.clone()));
         }
-        // Another moment each time.
+        // The kill comes at another moment each time.
         wait_until("some creates", LONG_DEADLINE, async || (done.load(Ordering::Relaxed) > kill % 10).then_some(()))
             .await;
         daemon.kill().await;

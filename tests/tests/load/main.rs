@@ -1,9 +1,11 @@
-//! What the daemon bears. A program of its own, whose stories run one after another: they measure, or take the whole machine,
-//! and would make those beside them wait.
+//! The load that the daemon can take. This is a separate program whose stories run one after another: they measure, or take
+//! the whole machine, and would delay other stories.
 
 mod bombs;
 mod connections;
+mod counters;
 mod many;
+mod memory;
 mod soak;
 mod storm;
 
@@ -11,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Held by the one story that runs.
+/// A lock that the running story holds, so that the others wait.
 async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }

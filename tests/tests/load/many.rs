@@ -1,4 +1,4 @@
-//! Many sessions at once, and many requests.
+//! Many sessions, and many requests, at the same time.
 
 use e2e::daemon::{Daemon, is_local_only};
 use e2e::procfs;
@@ -8,13 +8,13 @@ const SESSIONS: usize = 1000;
 const BUSY_SESSIONS: usize = 200;
 const EXECS_EACH: usize = 50;
 
-/// As SPECIFICATION.md has it.
+/// The limit of SPECIFICATION.md for the daemon.
 const MAX_DAEMON_KIB: u64 = 150 << 10;
 
-/// As SPECIFICATION.md has it: runner and bash together, what they share counted once.
+/// The limit of SPECIFICATION.md for runner and bash together, with shared memory counted once.
 const MAX_IDLE_KIB: u64 = 8 << 10;
 
-/// Sandboxes are made this many at a time.
+/// The number of sandboxes that are created at the same time.
 const AT_ONCE: usize = 8;
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_thousand_sessions_live_at_once_and_answer() {
     }
     let sessions = creating.join_all().await;
     assert_eq!(daemon.get("/v1/sessions?status=running").await.ok().as_array().map(Vec::len), Some(SESSIONS));
-    // Every tenth is asked whether it is still itself, after all are there.
+    // After all are created, every tenth session is checked for its own state.
     for (n, session) in sessions.iter().filter(|(n, _)| n % 10 == 0) {
         assert_eq!(session.sh("echo $MINE").await, format!("{n}\n"));
     }

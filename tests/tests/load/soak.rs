@@ -1,7 +1,7 @@
-//! Mixed use for a long time: what the daemon, its database and a session that stays take does not grow.
+//! Mixed use for a long time: the resources of the daemon, its database and a permanent session do not grow.
 //!
-//! In rounds, with a look after each when all of it is over: then what is there is what was kept. The last third of the looks is
-//! compared with the first, median with median.
+//! The test runs in rounds. After each round, when everything in it has ended, it samples the figures, which then show what
+//! was kept. It compares the medians of the first and the last third of the samples.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use hyper::Method;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// Of `scripts/test --soak`, unless `COVE_SOAK_MINUTES` says otherwise.
+/// How long `scripts/test --soak` runs it, unless `COVE_SOAK_MINUTES` sets another time.
 const SOAK_MINUTES: u64 = 60;
 const SHORT: Duration = Duration::from_secs(30);
-/// Sessions before the first look. As many as the daemon remembers of those that are over, since before they are reached
-/// remembering is growth; and for a short time as many as fill the log of the database once, and start all threads.
+/// The number of sessions before the first sample. It is the number of ended sessions that the daemon remembers, because the
+/// memory grows until it is reached. A short run uses as many as fill the database's log once and start all threads.
 const REMEMBERED: usize = 4096;
 const SHORT_REMEMBERED: usize = 400;
 const MIN_ROUNDS: usize = 9;
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 const POOL: u64 = 2;
 const FILE_BYTES: u64 = 1 << 20;
 
-/// One look. Each figure with the most by which it may be higher in the end than in the beginning.
+/// The figures of a sample, each with the most by which it may grow.
 const FIGURES: [(&str, u64); 7] = [
     ("the daemon's memory, KiB", 6 << 10),
     ("the daemon's open files", 6),
@@ -35,13 +35,13 @@ const FIGURES: [(&str, u64); 7] = [
     ("the database, KiB", 512),
     ("files in the data directory", 4),
 ];
-type Look = [u64; FIGURES.len()];
+type Sample = [u64; FIGURES.len()];
 
 fn count(entries: usize) -> u64 {
     u64::try_from(entries).expect("small")
 }
 
-fn look(daemon: &Daemon, runner: i32) -> Look {
+fn sample(daemon: &Daemon, runner: i32) -> Sample {
     let pid = daemon.pid();
     let entries = |path: &str| count(std::fs::read_dir(path).expect("a process of ours").count());
     let processes = Leftovers::first_processes(&daemon.data_dir()) + procfs::children(pid).len();
@@ -91,7 +91,7 @@ async fn streams(daemon: &Daemon) {
     let session = daemon.create(cold()).await;
     let whole = session.stream(json!({ "cmd": "head -c 1000000 /dev/zero | tr '\\0' x" })).await;
     assert_eq!(whole.finish().await.0.len(), 1_000_000);
-    // Its reader goes away, and then it does too.
+    // The reader disconnects, and then the command ends too.
     let mut cut = session.stream(json!({ "cmd": "while :; do echo more; sleep 0.01; done", "timeout_ms": 0 })).await;
     cut.until("chunk").await;
     drop(cut);
@@ -112,7 +112,7 @@ async fn files(daemon: &Daemon) {
 async fn pauses(daemon: &Daemon) {
     let session = daemon.create(cold()).await;
     session.sh("true").await;
-    // Where the host can freeze nothing, that is what it says.
+    // A host that cannot freeze processes says so.
     let paused = session.change("pause").await;
     assert!(paused.status == 200 || paused.status == 400, "{} {}", paused.status, paused.text());
     assert_eq!(session.sh("echo woken").await, "woken\n");
@@ -161,7 +161,7 @@ async fn mistakes(daemon: &Daemon) {
     assert_eq!(daemon.api().send(Method::POST, "/v1/sessions", "{").await.status, 400);
 }
 
-/// All that was begun is over: only the session that stays is there, and the pool's members.
+/// Waits until everything has ended except the permanent session and the pooled sandboxes.
 async fn is_quiet(daemon: &Daemon) {
     wait_until("all to be over", LONG_DEADLINE, async || {
         let live = daemon.get("/v1/sessions?status=creating&status=running&status=paused&status=destroying").await.ok();
@@ -173,8 +173,8 @@ async fn is_quiet(daemon: &Daemon) {
     .await;
 }
 
-fn median(looks: &[Look], figure: usize) -> u64 {
-    let mut values: Vec<u64> = looks.iter().map(|look| look[figure]).collect();
+fn median(samples: &[Sample], figure: usize) -> u64 {
+    let mut values: Vec<u64> = samples.iter().map(|sample| sample[figure]).collect();
     values.sort_unstable();
     values[values.len() / 2]
 }
@@ -192,8 +192,8 @@ async fn a_daemon_in_mixed_use_does_not_grow() {
     let before = if length > SHORT { REMEMBERED } else { SHORT_REMEMBERED };
     let ends = (0..before).map(|_| async { daemon.create(cold()).await.destroy().await });
     futures_util::stream::iter(ends).buffer_unordered(AT_ONCE).count().await;
-    let (start, mut looks, mut shown) = (Instant::now(), Vec::new(), 0);
-    while start.elapsed() < length || looks.len() < MIN_ROUNDS {
+    let (start, mut samples, mut shown) = (Instant::now(), Vec::new(), 0);
+    while start.elapsed() < length || samples.len() < MIN_ROUNDS {
         let round: [LocalBoxFuture<()>; 10] = [
             commands(&daemon).boxed_local(),
             claims(&daemon).boxed_local(),
@@ -202,20 +202,20 @@ async fn a_daemon_in_mixed_use_does_not_grow() {
             pauses(&daemon).boxed_local(),
             expires(&daemon).boxed_local(),
             crashes(&daemon).boxed_local(),
-            workspaces(&daemon, looks.len()).boxed_local(),
+            workspaces(&daemon, samples.len()).boxed_local(),
             shells(&daemon, &kept).boxed_local(),
             mistakes(&daemon).boxed_local(),
         ];
         futures_util::future::join_all(round).await;
         is_quiet(&daemon).await;
-        looks.push(look(&daemon, runner));
+        samples.push(sample(&daemon, runner));
         if start.elapsed().as_secs() / 60 >= shown {
-            println!("{:?}, {} rounds: {:?}", start.elapsed(), looks.len(), looks.last());
+            println!("{:?}, {} rounds: {:?}", start.elapsed(), samples.len(), samples.last());
             shown += 1;
         }
     }
-    let third = looks.len() / 3;
-    let (first, last) = (&looks[..third], &looks[looks.len() - third..]);
+    let third = samples.len() / 3;
+    let (first, last) = (&samples[..third], &samples[samples.len() - third..]);
     let mut grown = Vec::new();
     for (figure, (name, slack)) in FIGURES.iter().enumerate() {
         let (before, after) = (median(first, figure), median(last, figure));
@@ -224,7 +224,7 @@ async fn a_daemon_in_mixed_use_does_not_grow() {
             grown.push(name);
         }
     }
-    assert!(grown.is_empty(), "{grown:?} grew within {} rounds", looks.len());
+    assert!(grown.is_empty(), "{grown:?} grew within {} rounds", samples.len());
     assert_eq!(kept.sh("echo well").await, "well\n");
     daemon.stop().await;
 }

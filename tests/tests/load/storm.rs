@@ -1,4 +1,4 @@
-//! Everybody at once.
+//! Many creates at the same time.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use hyper::Method;
 use serde_json::json;
 
 const CREATES: usize = 500;
-/// A container is several processes of the host, and an engine makes a few a second.
+/// The number of containers: each is several processes of the host, and an engine makes a few per second.
 const CONTAINERS: usize = 100;
 
 #[tokio::test]

@@ -1,0 +1,9 @@
+//! Calls to a session: commands with their output, files, terminals, and what happens to a bad request.
+
+pub mod archives;
+mod errors;
+mod files;
+mod queueing;
+mod stdin;
+mod streaming;
+mod terminal;
