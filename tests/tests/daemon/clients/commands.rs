@@ -321,7 +321,8 @@ async fn a_stop_drains_what_is_in_flight_and_leaves_nothing() {
     let mut daemon = Daemon::start().await;
     let session = daemon.session().await;
     let mut stream = session.stream(json!({ "cmd": "echo begun; sleep 1; echo ended" })).await;
-    stream.until("chunk").await;
+    let first = stream.until("chunk").await;
+    assert_eq!((first.bytes(), first.data["offset"].as_u64()), (b"begun\n".to_vec(), Some(0)), "{first:?}");
     let stubborn = daemon.session().await;
     stubborn.sh("(trap '' TERM; sleep 1000) & echo ok").await;
     daemon.signal(Signal::SIGTERM);
