@@ -46,6 +46,20 @@ async fn login_files_do_not_override_the_variables_of_the_session() {
 }
 
 #[tokio::test]
+async fn what_login_files_print_on_the_terminal_is_not_output_of_the_first_command() {
+    let runner = Runner::start().await;
+    runner.sh("echo 'echo noise >/dev/tty' >$HOME/.bash_profile").await;
+    // Whether the runner sees the terminal or the end of the login first is by chance.
+    for round in 0..40 {
+        runner.reset_shell("main").await;
+        assert_eq!(runner.output_of("echo mine").await, "mine\n", "round {round}");
+    }
+    assert_eq!(runner.exec(ask("echo mine").tty()).await.text(), "mine\r\n");
+    // The control: the login file runs.
+    assert_eq!(runner.exec(ask(". $HOME/.bash_profile").tty()).await.text(), "noise\r\n");
+}
+
+#[tokio::test]
 async fn exported_variables_carry_over() {
     carries_over("export COLOUR='dark  blue'", "sh -c 'echo \"$COLOUR\"'", "dark  blue\n").await;
 }

@@ -20,12 +20,11 @@ impl Driver {
 
     fn try_send(&mut self, id: JobId, ticket: Ticket, last_status: i32) -> io::Result<()> {
         let Prepared { line, request, running } = self.prepare(id, ticket, last_status)?;
-        if running.pumps.is_empty() {
-            // The command uses the terminal. Output that is already there does not belong to the command.
-            let printed = self.live.as_ref().and_then(|live| live.bash.drain_terminal());
-            if let Some(bytes) = printed {
-                self.record_terminal_output(&bytes);
-            }
+        // Output that is already on the terminal does not belong to the command: login files may have printed it, or a bash
+        // that has no other place for its prompt.
+        let printed = self.live.as_ref().and_then(|live| live.bash.drain_terminal());
+        if let Some(bytes) = printed {
+            self.record_terminal_output(&bytes);
         }
         let (Some(live), Some(job)) = (&mut self.live, self.jobs.get(&id)) else {
             return Err(io::ErrorKind::NotConnected.into());
