@@ -28,8 +28,10 @@ pub enum NameError {
     Label,
     #[error("{0:?} cannot be in a host name: use letters, digits, hyphens, underscores and dots")]
     Character(char),
-    #[error("the host name is not valid Unicode, or not valid as an international name (IDNA)")]
+    #[error("the host name is not a valid international name (IDNA)")]
     Unicode,
+    #[error("a host name on the wire is ASCII: an international label begins with xn--")]
+    NotAscii,
     #[error(
         "this looks like an address, not a host name: write an IPv4 address as 203.0.113.7, an IPv6 address as [2001:db8::1]"
     )]
@@ -37,23 +39,26 @@ pub enum NameError {
 }
 
 impl HostName {
+    /// Reads a name that a person wrote, in ASCII or in Unicode.
     pub fn parse(text: &str) -> Result<Self, NameError> {
-        Self::from_bytes(text.as_bytes())
-    }
-
-    /// Reads a name from the wire, such as a TLS server name. A caller that reads a DNS question joins its labels with dots, and
-    /// refuses a label that has a dot inside.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NameError> {
-        if bytes.len() > MAX_TEXT_BYTES {
+        if text.len() > MAX_TEXT_BYTES {
             return Err(NameError::TooLong);
         }
         // The checks below must see what IDNA makes of the text: it turns `１２７。0。0。1` into `127.0.0.1`, and `％` into `%`.
         let ascii = Uts46::new()
-            .to_ascii(bytes, AsciiDenyList::EMPTY, Hyphens::Allow, DnsLength::Ignore)
+            .to_ascii(text.as_bytes(), AsciiDenyList::EMPTY, Hyphens::Allow, DnsLength::Ignore)
             .map_err(|_| NameError::Unicode)?;
         let name = ascii.strip_suffix('.').unwrap_or(&ascii);
         check(name)?;
         Ok(Self(name.to_owned()))
+    }
+
+    /// Reads a name from the wire, such as a TLS server name. There a name is ASCII, and other bytes are refused: the server may
+    /// not read them as IDNA does. A caller that reads a DNS question joins its labels with dots, and refuses a label that has a
+    /// dot inside.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NameError> {
+        let text = str::from_utf8(bytes).ok().filter(|text| text.is_ascii()).ok_or(NameError::NotAscii)?;
+        Self::parse(text)
     }
 
     pub fn as_str(&self) -> &str {
@@ -185,8 +190,17 @@ mod tests {
         ] {
             assert_eq!(HostName::parse(text), Err(error), "{text:?}");
         }
-        assert_eq!(HostName::from_bytes(b"\xff.com"), Err(NameError::Unicode));
         assert!(HostName::parse(&format!("{}.com", "a".repeat(63))).is_ok());
         assert!(HostName::parse(&long[2..]).is_ok());
+    }
+
+    #[test]
+    fn a_name_on_the_wire_is_ascii() {
+        assert_eq!(HostName::from_bytes(b"Example.COM."), HostName::parse("example.com"));
+        assert_eq!(HostName::from_bytes(b"xn--bcher-kva.example"), HostName::parse("bücher.example"));
+        for bytes in ["bücher.example".as_bytes(), "exa\u{ad}mple.com".as_bytes(), b"\xff.com"] {
+            assert_eq!(HostName::from_bytes(bytes), Err(NameError::NotAscii));
+        }
+        assert_eq!(HostName::from_bytes(b"example.com\0.evil.com"), Err(NameError::Character('\0')));
     }
 }
