@@ -4,29 +4,25 @@
 //! 0x16                               TLS: the server name in the client hello
 //! a word, a space, … HTTP/1.x        HTTP/1: the Host header, or the host in the target
 //! PRI * HTTP/2.0                     HTTP/2 without TLS: the host is compressed in a later frame, and is not read
-//! SSH-, binary, any other text       other
+//! binary, any other text             other
 //! ```
 //!
 //! The caller keeps the bytes, and calls again with all of them when there are more. It gets [`Reading::Incomplete`] only while
-//! more bytes can change the answer. A decision does not depend on how the bytes were split, and more bytes do not change it.
+//! more bytes can change the answer: binary is clear at once, and a line of text at its end (`SSH-2.0-name` could be a method). A decision does not depend on how the bytes were split, and more bytes do not change it.
 //!
 //! Only the first request of a connection is read. A caller that must know the host of later ones reads them one by one.
 
 use crate::client_hello::{HANDSHAKE, HelloReader};
-use crate::http_head::{Body, HeadScan, RequestHead, Scanned, Target};
+use crate::http_head::{Body, HeadScan, MAX_METHOD_BYTES, RequestHead, Scanned, Target};
 use crate::{Authority, Malformed};
 
 /// The most bytes that are looked at. A client that says nothing clear within them is refused.
 pub const MAX_FIRST_BYTES: usize = 32 << 10;
-/// The longest first word that can be an HTTP method.
-const MAX_METHOD_BYTES: usize = 32;
 /// The longest first line of an HTTP request.
 const MAX_FIRST_LINE_BYTES: usize = 16 << 10;
 /// Words that start an HTTP request and no other protocol in use.
 const KNOWN_METHODS: [&[u8]; 9] =
     [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"TRACE", b"CONNECT"];
-/// SSH's first line could be a method, `SSH-2.0-name`, and the client may wait for the server before it ends the line.
-const SSH: &[u8] = b"SSH-";
 /// The start of the version at the end of a request line.
 const HTTP_VERSION: &[u8] = b"HTTP/";
 const HTTP2_LINE: &[u8] = b"PRI * HTTP/2.0";
@@ -169,9 +165,6 @@ enum FirstWord<'a> {
 
 /// The word before the first space. White space of all kinds ends it, since some servers take tabs for spaces.
 fn first_word(bytes: &[u8]) -> FirstWord<'_> {
-    if bytes.starts_with(SSH) {
-        return FirstWord::NotAMethod;
-    }
     let end = bytes.iter().take(MAX_METHOD_BYTES + 1).position(|&byte| !is_token(byte));
     match end.map(|end| (end, bytes.split_at(end))) {
         None if bytes.len() <= MAX_METHOD_BYTES => FirstWord::Unfinished,

@@ -131,7 +131,7 @@ fn what_servers_read_in_different_ways_is_malformed() {
 #[test]
 fn other_protocols_are_told_after_as_few_bytes_as_are_certain() {
     let starts: [&[u8]; 12] = [
-        b"SSH-",
+        b"SSH-2.0-OpenSSH_9.6\r",
         b"\0",
         b"\x13",
         b"\x05",

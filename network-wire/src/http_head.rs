@@ -6,6 +6,8 @@
 use crate::Malformed;
 use crate::authority::Authority;
 
+/// The longest word that is taken for a method.
+pub const MAX_METHOD_BYTES: usize = 32;
 /// The most header fields of a request.
 const MAX_HEADERS: usize = 100;
 const HTTP_PORT: u16 = 80;
@@ -126,6 +128,9 @@ impl<'a> RequestHead<'a> {
         };
         if status != httparse::Status::Complete(head.len()) {
             return Err(Malformed("it is not clear where the head of the HTTP request ends"));
+        }
+        if method.len() > MAX_METHOD_BYTES {
+            return Err(Malformed("the method of the HTTP request is too long"));
         }
         let fields: Vec<_> = request.headers.iter().map(|header| (header.name, header.value)).collect();
         let host = single(&fields, "host")?.map(Authority::parse).transpose()?;

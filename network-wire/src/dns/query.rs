@@ -51,7 +51,7 @@ pub struct Query {
     pub record_type: RecordType,
     pub edns: Option<Edns>,
     /// The question's bytes. Resolvers check that the answer repeats the case of every letter.
-    pub(super) question: Vec<u8>,
+    pub(crate) question: Vec<u8>,
 }
 
 /// Why a message is not a query that can be answered.

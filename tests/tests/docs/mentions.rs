@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The folders of this repository. A path in backquotes that begins with one of them names a file of the repository.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "bench/",
     "docs/",
     "fuzz/",
+    "network-wire/",
     "orchestrator/",
     "runner/",
     "scripts/",
