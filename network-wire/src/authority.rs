@@ -1,7 +1,7 @@
 //! A host and a port as HTTP and proxies write them: `example.com:8080`, `203.0.113.9`, `[2001:db8::1]:443`.
 //!
-//! It refuses what programs read in different ways: user names, escapes, and names that end in a number (`127.1`, `0x7f.1`), which
-//! some resolvers take for an address.
+//! It refuses what programs read in different ways: user names, escapes, and names that end in a number (`127.1`, `0x7f.1`),
+//! which some resolvers take for an address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

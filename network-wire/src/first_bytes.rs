@@ -8,9 +8,11 @@
 //! ```
 //!
 //! The caller keeps the bytes, and calls again with all of them when there are more. It gets [`Reading::Incomplete`] only while
-//! more bytes can change the answer: binary is clear at once, and a line of text at its end (`SSH-2.0-name` could be a method). A decision does not depend on how the bytes were split, and more bytes do not change it.
+//! more bytes can change the answer: binary is clear at once, and a line of text at its end, since `SSH-2.0-name` could be a
+//! method. A decision does not depend on how the bytes were split, and more bytes do not change it.
 //!
-//! Only the first request of a connection is read. A caller that must know the host of later ones reads them one by one.
+//! Only the first request of a connection is read, and the next one may be for another host. A caller that must know it counts the
+//! bytes of head and body, and reads what follows with a new [`FirstBytes`].
 
 use crate::client_hello::{HANDSHAKE, HelloReader};
 use crate::http_head::{Body, HeadScan, MAX_METHOD_BYTES, RequestHead, Scanned, Target};
@@ -46,12 +48,12 @@ pub enum Reading {
     Http {
         method: String,
         host: Option<Authority>,
+        /// The bytes of the request's head. The next request starts after them and the body.
+        head_bytes: usize,
         body: Body,
     },
     /// The client takes the server for a proxy. The host in `authority` is not the one that it is connected to.
-    HttpConnect {
-        authority: Authority,
-    },
+    HttpConnect { authority: Authority },
     /// HTTP/2 without TLS. Its host is not visible.
     Http2,
     /// Another protocol.
@@ -179,13 +181,13 @@ const fn is_token(byte: u8) -> bool {
         || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
-fn head(head: &[u8]) -> Result<Reading, Malformed> {
-    let head = RequestHead::parse(head)?;
+fn head(bytes: &[u8]) -> Result<Reading, Malformed> {
+    let head = RequestHead::parse(bytes)?;
     let host = head.agreed_host()?;
     Ok(match head.target {
         Target::Connect { authority } => Reading::HttpConnect { authority },
         Target::Origin | Target::Absolute { .. } => {
-            Reading::Http { method: head.method.to_owned(), host, body: head.body }
+            Reading::Http { method: head.method.to_owned(), host, head_bytes: bytes.len(), body: head.body }
         }
     })
 }

@@ -8,9 +8,10 @@ fn read(bytes: &[u8]) -> Reading {
     FirstBytes::new().read(bytes)
 }
 
-fn http(method: &str, host: Option<&str>) -> Reading {
+/// The reading of a request that is nothing but this head.
+fn http(head: &[u8], method: &str, host: Option<&str>) -> Reading {
     let host = host.map(|text| Authority::parse(text.as_bytes()).unwrap());
-    Reading::Http { method: method.to_owned(), host, body: Body::Bytes(0) }
+    Reading::Http { method: method.to_owned(), host, head_bytes: head.len(), body: Body::Bytes(0) }
 }
 
 #[track_caller]
@@ -28,11 +29,14 @@ fn the_heads_of_curl_wget_and_python_are_read_wherever_they_are_split() {
     let post = Reading::Http {
         method: "POST".to_owned(),
         host: Some(Authority { host: HostOrAddress::Address([203, 0, 113, 9].into()), port: None }),
+        head_bytes: PYTHON.len() - 3,
         body: Body::Bytes(3),
     };
-    for (bytes, expected) in
-        [(CURL, http("GET", Some("example.com"))), (WGET, http("GET", Some("example.com:8080"))), (PYTHON, post)]
-    {
+    for (bytes, expected) in [
+        (CURL, http(CURL, "GET", Some("example.com"))),
+        (WGET, http(WGET, "GET", Some("example.com:8080"))),
+        (PYTHON, post),
+    ] {
         let head = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap() + 4;
         for split in 0..head {
             let mut first = FirstBytes::new();
@@ -47,20 +51,23 @@ fn the_heads_of_curl_wget_and_python_are_read_wherever_they_are_split() {
 
 #[test]
 fn a_request_without_a_host_has_none() {
-    assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), http("GET", None));
+    let head = b"GET / HTTP/1.0\r\n\r\n";
+    assert_eq!(read(head), http(head, "GET", None));
 }
 
 #[test]
 fn an_unknown_method_is_http_too() {
-    assert_eq!(read(b"PROPFIND / HTTP/1.1\r\nHost: a.example\r\n\r\n"), http("PROPFIND", Some("a.example")));
-    assert_eq!(read(b"x-1 / HTTP/1.1\nhost:a.example\n\n"), http("x-1", Some("a.example")));
+    let head = b"PROPFIND / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    assert_eq!(read(head), http(head, "PROPFIND", Some("a.example")));
+    let head = b"x-1 / HTTP/1.1\nhost:a.example\n\n";
+    assert_eq!(read(head), http(head, "x-1", Some("a.example")));
 }
 
 #[test]
 fn a_whole_url_must_agree_with_the_host() {
     for host in ["", "Host: a.example\r\n", "host: A.Example.:80\r\n"] {
         let bytes = format!("GET http://a.example/ HTTP/1.1\r\n{host}\r\n");
-        assert_eq!(read(bytes.as_bytes()), http("GET", Some("a.example")), "{host}");
+        assert_eq!(read(bytes.as_bytes()), http(bytes.as_bytes(), "GET", Some("a.example")), "{host}");
     }
     for target in [
         "http://b.example/",

@@ -159,8 +159,8 @@ struct Options {
     version: u8,
 }
 
-/// The options among the additional records, if there are any. `None` if a record is cut off, or there are two records of options.
-/// Other records, such as signatures, are passed over.
+/// The options among the additional records, if there are any. `None` if a record is cut off, or there are two records of
+/// options. Other records, such as signatures, are passed over.
 fn options(cursor: &mut Cursor<'_>, count: u16) -> Option<Option<Options>> {
     let mut found = None;
     for _ in 0..count {
