@@ -1,3 +1,5 @@
+//! Tests of `local_tools`, with real programs and files.
+
 use super::*;
 
 fn sh(script: &str) -> Invocation {

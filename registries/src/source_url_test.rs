@@ -1,3 +1,5 @@
+//! Tests of `source_url`.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -69,7 +71,8 @@ proptest! {
         url.set_query(Some(&token));
         let url = SourceUrl::parse(url.as_str()).unwrap();
         prop_assert_eq!(url.to_string(), "https://example.com/path");
-        prop_assert!(!format!("{url:?}").contains(&user));
+        let debug = format!("{:?}", url);
+        prop_assert!(!debug.contains(&user), "{}", debug);
     }
 
     #[test]
