@@ -26,25 +26,32 @@ const EXIT_CODES: [(i32, FetchError); 6] = [
 /// Prints the body, and `STATUS LOCATION` as the last line of its error output, as curl does with the arguments below.
 const PYTHON: &str = r#"
 import sys, urllib.error, urllib.request
-class Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_): return None
-from urllib.parse import unquote, urlsplit, urlunsplit
 from base64 import b64encode
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+class Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+
+timeout, limit = float(sys.argv[1]), int(sys.argv[2])
 parts = urlsplit(sys.stdin.readline().strip())
 user, at, place = parts.netloc.rpartition("@")
 request = urllib.request.Request(urlunsplit(parts._replace(netloc=place)), headers={"User-Agent": "cove"})
-if at: request.add_header("Authorization", "Basic " + b64encode((user if ":" in user else user + ":").encode() if "%" not in user else unquote(user if ":" in user else user + ":").encode()).decode())
-limit = int(sys.argv[2])
-code, location = 0, ""
+if at:
+    name, _, password = user.partition(":")
+    pair = unquote(name) + ":" + unquote(password)
+    request.add_header("Authorization", "Basic " + b64encode(pair.encode()).decode())
 try:
-    answer = urllib.request.build_opener(Stay).open(request, timeout=float(sys.argv[1]))
+    answer = urllib.request.build_opener(Stay).open(request, timeout=timeout)
 except urllib.error.HTTPError as error:
     answer = error
 except OSError:
-    print("\n000 ", file=sys.stderr); sys.exit(7)
+    print("\n000 ", file=sys.stderr)
+    sys.exit(7)
 body = answer.read(limit + 1)
 print("\n%03d %s" % (answer.status, answer.headers.get("Location") or ""), file=sys.stderr)
-if len(body) > limit: sys.exit(63)
+if len(body) > limit:
+    sys.exit(63)
 sys.stdout.buffer.write(body)
 "#;
 

@@ -15,6 +15,7 @@ fn a_machine_without_tools_has_no_sources_and_each_tool_is_reported() {
 #[test]
 fn a_mirror_with_a_private_address_is_marked_and_the_answer_survives_json() {
     let machine = FakeMachine::new()
+        .command("pip --version", "pip 99.1")
         .command("pip config list", "global.index-url='https://ann:secret@mirror.corp.test/simple'")
         .command("npm config ls", r#"{"registry": "http://10.1.2.3:4873/"}"#)
         .command("go env", r#"{"GOPROXY": "https://public.test"}"#)

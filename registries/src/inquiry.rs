@@ -182,9 +182,15 @@ impl<'a> Inquiry<'a> {
         Ok((last, fetched.body))
     }
 
+    /// Keeps a problem. Beyond the bound, only that a bound was reached is kept.
     pub fn problem(&mut self, kind: ProblemKind, message: String) {
+        let is_kept = self.problems.len() < MAX_PROBLEMS || kind == ProblemKind::Limit;
+        let (kind, message) = match is_kept {
+            true => (kind, message),
+            false => (ProblemKind::Limit, format!("more than {MAX_PROBLEMS} problems: the others are left out")),
+        };
         let problem = Problem { tool: self.tool.to_owned(), kind, message };
-        if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
+        if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }

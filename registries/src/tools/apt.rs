@@ -42,8 +42,8 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
 
 /// The value of a setting in `apt-config dump`, as `Name "value";`.
 fn setting<'d>(dump: &'d str, name: &str) -> Option<&'d str> {
-    let values = dump.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(" \"")?.strip_suffix("\";"));
-    values.last().filter(|value| !value.is_empty() && !value.eq_ignore_ascii_case("direct"))
+    let mut values = dump.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(" \"")?.strip_suffix("\";"));
+    values.next_back().filter(|value| !value.is_empty() && !value.eq_ignore_ascii_case("direct"))
 }
 
 /// Everything in `sources.list` and `sources.list.d`, with the file that it stands in.

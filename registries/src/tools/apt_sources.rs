@@ -1,7 +1,7 @@
 //! apt's lists of sources: lines (`deb [options] URI suite …`) and paragraphs (deb822, in `.sources` files).
 
-/// Sources that are taken from one file.
-const MAX_SOURCES: usize = 64;
+/// Sources that are taken from one file. It is more than the hosts of a tool, so reaching it is reported as that bound.
+const MAX_SOURCES: usize = 256;
 
 /// Where packages are, and one suite there.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -63,8 +63,9 @@ fn a_proxy_is_noted_and_is_not_a_source() {
 }
 
 #[test]
-fn a_huge_list_is_cut() {
+fn a_huge_list_is_cut_and_reported() {
     let list: String = (0..5000).map(|i| format!("deb http://h{i}.test/ stable main\n")).collect();
     let asked = with_list(&list).ask(ask);
     assert_eq!(asked.hosts().len(), 64);
+    assert_eq!(asked.kinds(), [ProblemKind::Limit, ProblemKind::Limit]);
 }

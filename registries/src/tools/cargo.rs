@@ -93,12 +93,9 @@ impl Config {
             }
         }
         let home = inquiry.variable("CARGO_HOME").map_or_else(|| inquiry.home(".cargo"), PathBuf::from);
-        // cargo prefers `config` if both exist.
-        for path in ["/.cargo/config", "/.cargo/config.toml"]
-            .map(PathBuf::from)
-            .into_iter()
-            .rev()
-            .chain([home.join("config"), home.join("config.toml")])
+        // cargo looks from the working directory, which is `/`, upwards, then in its home. It prefers `config` if both exist.
+        let directories = [PathBuf::from("/.cargo"), home];
+        for path in directories.iter().flat_map(|directory| ["config", "config.toml"].map(|name| directory.join(name)))
         {
             let Some(text) = inquiry.read(&path) else { continue };
             match text.parse::<Table>() {

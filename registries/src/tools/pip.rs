@@ -2,6 +2,7 @@
 
 use crate::detected::ProblemKind;
 use crate::inquiry::{Answer, Inquiry};
+use crate::source_url::SourceUrl;
 use crate::toolbox::Invocation;
 use crate::tools::pip_config::PipConfig;
 use crate::tools::simple_index::follow_index;
@@ -13,7 +14,8 @@ const WIDE: &str = "1000";
 
 pub fn ask(inquiry: &mut Inquiry<'_>) {
     let (command, config) = match installed(inquiry) {
-        Some((command, list)) => (Some(command), PipConfig::from_list(&list)),
+        Some((command, Some(list))) => (Some(command), PipConfig::from_list(&list)),
+        Some((command, None)) => (Some(command), PipConfig::from_files(inquiry)),
         None => (None, PipConfig::from_files(inquiry)),
     };
     let mut indexes = Vec::new();
@@ -37,19 +39,24 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
     }
 }
 
-/// The command that is installed, and its settings. If it cannot list them, the files are read.
-fn installed(inquiry: &mut Inquiry<'_>) -> Option<(&'static [&'static str], String)> {
+/// The first command that exists, and the settings that it lists.
+fn installed(inquiry: &mut Inquiry<'_>) -> Option<(&'static [&'static str], Option<String>)> {
     COMMANDS.into_iter().find_map(|command| {
-        let arguments = [&command[1..], &["config", "list"]].concat();
-        match inquiry.run(Invocation::new(command[0], &arguments)) {
-            Ok((Some(0), list, _)) => Some((command, list)),
-            _ => None,
+        let (program, first) = command.split_first()?;
+        // Python without pip fails too, so a failure here says only that this is not pip.
+        let version = inquiry.run(Invocation::new(program, &[first, &["--version"]].concat()));
+        if !matches!(version, Ok((Some(0), ..))) {
+            return None;
+        }
+        match inquiry.ask(program, &[first, &["config", "list"]].concat()) {
+            Answer::Text(list) => Some((command, Some(list))),
+            _ => Some((command, None)),
         }
     })
 }
 
 /// The index that pip uses without any setting: `(default URL)` in the help of `--index-url`.
-fn built_in(inquiry: &mut Inquiry<'_>, command: &[&str]) -> Option<crate::SourceUrl> {
+fn built_in(inquiry: &mut Inquiry<'_>, command: &[&str]) -> Option<SourceUrl> {
     let help = [&command[1..], &["install", "--help"]].concat();
     let help = inquiry.run(Invocation::new(command[0], &help).variable("COLUMNS", WIDE));
     let help = help.map(|(_, stdout, _)| stdout).unwrap_or_default();

@@ -11,12 +11,12 @@ const HELP: &str = "
   --extra-index-url <url>     Extra URLs";
 
 fn with_list(list: &str) -> FakeMachine {
-    FakeMachine::new().command("pip config list", list)
+    FakeMachine::new().command("pip --version", "pip 99.1 from /usr/lib").command("pip config list", list)
 }
 
 #[test]
 fn the_built_in_index_is_asked_from_pip() {
-    let machine = with_list("").command("pip install --help", HELP).command("pip --version", "pip 99.1 from /usr/lib");
+    let machine = with_list("").command("pip install --help", HELP);
     let asked = machine.ask(ask);
     assert_eq!(asked.found, [("index.example.com:443".to_owned(), "built into pip 99.1".to_owned())]);
 }
@@ -64,7 +64,9 @@ fn without_pip_its_files_are_read_and_the_users_file_wins() {
 
 #[test]
 fn another_command_for_pip_is_tried() {
-    let machine = FakeMachine::new().command("python3 -m pip config list", "global.index-url='https://module.test/'");
+    let machine = FakeMachine::new()
+        .command("python3 -m pip --version", "pip 99.1")
+        .command("python3 -m pip config list", "global.index-url='https://module.test/'");
     assert_eq!(machine.ask(ask).hosts(), ["module.test:443"]);
 }
 
@@ -72,4 +74,15 @@ fn another_command_for_pip_is_tried() {
 fn a_help_without_the_default_is_a_problem() {
     let machine = with_list("").command("pip install --help", "usage: \0\u{fffd}");
     assert_eq!(machine.ask(ask).kinds(), [ProblemKind::ToolFailed]);
+}
+
+#[test]
+fn a_pip_that_cannot_list_its_settings_is_reported_and_its_files_are_read() {
+    let machine = FakeMachine::new()
+        .command("pip --version", "pip 9.0")
+        .output("pip config list", 2, "", "unknown command")
+        .file("/etc/pip.conf", "[global]\nindex-url = https://etc.test/simple\n");
+    let asked = machine.ask(ask);
+    assert_eq!(asked.hosts(), ["etc.test:443"]);
+    assert_eq!(asked.kinds(), [ProblemKind::ToolFailed]);
 }
