@@ -25,7 +25,9 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
     for name in DEFAULT_VARIABLES.into_iter().chain(EXTRA_VARIABLES) {
         let value = inquiry.variable(name).unwrap_or_default();
         for url in value.split_whitespace() {
-            indexes.followed.extend(inquiry.add(without_name(url), name));
+            let index = inquiry.add(without_name(url), name);
+            // Links to files are a page of their own, not an index.
+            indexes.followed.extend(index.filter(|_| name != "UV_FIND_LINKS"));
             indexes.has_default |= DEFAULT_VARIABLES.contains(&name);
         }
     }
@@ -66,7 +68,8 @@ fn read_file(inquiry: &mut Inquiry<'_>, path: &std::path::Path, indexes: &mut In
                 if name == "index-url" && std::mem::replace(&mut indexes.has_default, true) {
                     continue;
                 }
-                indexes.followed.extend(inquiry.add(url, &format!("uv.toml {name}")));
+                let index = inquiry.add(url, &format!("uv.toml {name}"));
+                indexes.followed.extend(index.filter(|_| name != "find-links"));
             }
         }
         for index in table.get("index").and_then(Value::as_array).into_iter().flatten() {
