@@ -120,7 +120,7 @@ fn a_redirect_is_followed_with_credentials_on_the_same_host() {
         let fetched = fetch.get(&request(&format!("http://ann:secret@127.0.0.1:{port}/"))).unwrap();
         assert_eq!(fetched.body, Body::Whole(b"body".to_vec()));
         assert_eq!(fetched.visited.len(), 2);
-        assert_eq!(fetched.visited[1].to_string(), format!("http://127.0.0.1:{port}/page"));
+        assert_eq!(fetched.visited[1].with_credentials(), format!("http://ann:secret@127.0.0.1:{port}/page"));
     });
 }
 

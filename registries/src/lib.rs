@@ -15,8 +15,8 @@
 //!
 //! **Invariant:** no host name of a registry stands in this crate. A default that no tool tells is not known.
 //!
-//! **Invariant:** user names, passwords and query strings of URLs never get into the result. `SourceUrl` does not print them,
-//! and no message quotes a configuration file or the error output of a tool.
+//! **Invariant:** user names, passwords, paths and query strings of URLs never get into the result. `SourceUrl` does not print
+//! them, and no message quotes a configuration file or the error output of a tool.
 //!
 //! Every wait, output, file and list has a bound, and the whole has a deadline. A tool that hangs is killed. A tool that is
 //! missing is reported as not installed.

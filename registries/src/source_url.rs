@@ -1,4 +1,5 @@
-//! The URL of a registry. It never prints what may be secret: user name, password, query and fragment.
+//! The URL of a registry. It never prints what may be secret: user name, password, query, fragment, and the path, because
+//! some registries have a token there.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +12,8 @@ const MAX_URL_BYTES: usize = 2048;
 /// The schemes that name a host on the network, with their default ports.
 const SCHEMES: [(&str, u16); 5] = [("http", 80), ("https", 443), ("ssh", 22), ("git", 9418), ("ftp", 21)];
 
-/// A URL with a scheme that names a host on the network. It may carry credentials; `Display` and `Debug` leave them out.
+/// A URL with a scheme that names a host on the network. It may carry credentials; `Display` and `Debug`
+/// show only scheme, host and port.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SourceUrl(Url);
 
@@ -135,12 +137,12 @@ fn is_not_of_a_host(c: char) -> bool {
 
 impl fmt::Display for SourceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut url = self.0.clone();
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-        url.set_query(None);
-        url.set_fragment(None);
-        f.write_str(url.as_str())
+        let shown_path = if matches!(self.0.path(), "" | "/") { "/" } else { "/…" };
+        let host = self.0.host_str().unwrap_or_default();
+        match self.0.port() {
+            Some(port) => write!(f, "{}://{host}:{port}{shown_path}", self.scheme()),
+            None => write!(f, "{}://{host}{shown_path}", self.scheme()),
+        }
     }
 }
 

@@ -105,7 +105,10 @@ fn follow_source(inquiry: &mut Inquiry<'_>, url: &SourceUrl, suite: &str, regist
         url.below(&path).and_then(|url| if url.is_http() { Ok(url) } else { Err(crate::UrlError::Scheme) })
         && !inquiry.follow_file(&index, registry)
     {
-        inquiry.problem(ProblemKind::Registry, format!("{index} was not read, so its redirects are not known"));
+        inquiry.problem(
+            ProblemKind::Registry,
+            format!("the InRelease of {index} was not read, so its redirects are not known"),
+        );
     }
 }
 

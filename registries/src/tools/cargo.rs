@@ -190,12 +190,13 @@ fn follow_index(inquiry: &mut Inquiry<'_>, index: &SourceUrl) {
     let Ok(url) = index.below(INDEX_CONFIG) else { return };
     let Some((_, body)) = inquiry.page(&url, index) else { return };
     let Ok(config) = serde_json::from_slice::<Json>(&body) else {
-        return inquiry.problem(ProblemKind::Registry, format!("{url} is not JSON"));
+        return inquiry.problem(ProblemKind::Registry, format!("the {INDEX_CONFIG} of {url} is not JSON"));
     };
     for name in ["dl", "api"] {
         match config.get(name).and_then(Json::as_str).map(SourceUrl::parse) {
             Some(Ok(url)) => inquiry.add_named(&url, &format!("{name} of the index's {INDEX_CONFIG}"), index),
-            Some(Err(error)) => inquiry.problem(ProblemKind::Registry, format!("{name} in {url} is ignored: {error}")),
+            Some(Err(error)) => inquiry
+                .problem(ProblemKind::Registry, format!("{name} in the {INDEX_CONFIG} of {index} is ignored: {error}")),
             None => {}
         }
     }

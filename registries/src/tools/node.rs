@@ -133,7 +133,8 @@ fn follow_registry(inquiry: &mut Inquiry<'_>, registry: &SourceUrl) {
             inquiry.add_named(&file, "dist.tarball of a package", registry);
             inquiry.follow_file(&file, registry);
         }
-        _ => inquiry.problem(ProblemKind::Registry, format!("{url} names no dist.tarball")),
+        _ => inquiry
+            .problem(ProblemKind::Registry, format!("{url} names no dist.tarball for the package {PROBE_PACKAGE}")),
     }
 }
 
