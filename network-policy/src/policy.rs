@@ -54,6 +54,8 @@ pub struct Target<'a> {
 /// How a connection may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Opening {
+    /// It may be dialled at once, and whatever is spoken is allowed: a rule for the address allows it, and there is no deny rule.
+    Free,
     /// It may be dialled at once, and any protocol may be spoken. If the first bytes name a host, `spoken` still decides.
     Any,
     /// The first bytes must be TLS with a server name or HTTP with a Host, and `spoken` must allow that name.
@@ -137,11 +139,28 @@ impl Policy {
         Ok(())
     }
 
+    /// Whether some port of an address may be reached under this name. An address for which that is not so need not be told to
+    /// the sandbox. `target.port` does not count.
+    pub fn may_reach(&self, target: &Target<'_>) -> Result<(), Denial> {
+        let mut first = None;
+        // Few rules are for one name.
+        for rule in self.allow.iter().filter(|rule| target.names.iter().any(|name| rule.matches_name(name))) {
+            for port in rule.ports.examples() {
+                match self.access(&Target { port, ..*target }) {
+                    Ok(_) => return Ok(()),
+                    Err(denial) => first = first.or(Some(denial)),
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| Denial { reason: Reason::NameNotAllowed, wanted: target.wanted(None) }))
+    }
+
     /// Whether a connection may be opened, and how it may begin.
     pub fn connect(&self, target: &Target<'_>) -> Result<Opening, Denial> {
         Ok(match self.access(target)? {
             Access::Unnamed => Opening::Unnamed,
             Access::Named => Opening::Named,
+            Access::ByAddress if self.deny.is_empty() => Opening::Free,
             Access::NamedPort | Access::ByAddress => Opening::Any,
         })
     }

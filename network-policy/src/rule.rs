@@ -172,6 +172,14 @@ impl Rule {
 }
 
 impl Ports {
+    /// Ports that it contains: all of them, or the usual ones of every port.
+    pub(crate) fn examples(&self) -> Vec<u16> {
+        match self {
+            Self::Every | Self::Web => WEB_PORTS.to_vec(),
+            Self::Listed(ports) => ports.clone(),
+        }
+    }
+
     fn listed(ports: &[u16]) -> Result<Self, RuleError> {
         let mut ports = ports.to_vec();
         ports.sort_unstable();

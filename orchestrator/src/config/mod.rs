@@ -13,6 +13,7 @@ mod flags;
 pub mod fuzz;
 mod local;
 mod log;
+mod network;
 mod origin;
 mod server;
 mod sessions;
@@ -32,6 +33,7 @@ pub use exec::ExecConfig;
 pub use flags::ServeFlags;
 pub use local::{LocalSettings, Protection};
 pub use log::{LogConfig, LogFormat};
+pub use network::NetworkConfig;
 use origin::Origin;
 pub use server::{ApiKey, ServerConfig};
 pub use sessions::{OnStop, SessionsConfig, host_memory_mb};
@@ -83,6 +85,7 @@ pub struct Config {
     pub docker: DockerSettings,
     pub workspaces: WorkspacesConfig,
     pub audit: AuditConfig,
+    pub network: NetworkConfig,
     /// The image of the local runtime for each image name.
     pub images: BTreeMap<String, String>,
     /// How many sandboxes of each image wait in a pool of the default runtime.
@@ -143,6 +146,7 @@ impl Config {
             local: LocalSettings::read(&mut settings)?,
             docker: DockerSettings::read(&mut settings)?,
             workspaces: WorkspacesConfig::read(&mut settings)?,
+            network: NetworkConfig::read(&mut settings)?,
             images: images(&mut settings)?,
             pool: settings.numbers("pool", 0..=MAX_POOL_SIZE)?,
             until_stdin_closes: flags.until_stdin_closes,

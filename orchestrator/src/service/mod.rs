@@ -20,6 +20,7 @@ mod error;
 pub mod files;
 mod in_sandbox;
 mod keys;
+mod network;
 pub mod output;
 mod sessions;
 pub mod shells;
@@ -36,6 +37,7 @@ pub use daemon::Daemon;
 pub use error::{CallError, InvalidRequest, KeysError};
 pub use files::Files;
 pub use keys::Keys;
+pub use network::{DecisionStream, Networks, Refresh};
 pub use sessions::Sessions;
 pub use shells::Shells;
 
@@ -44,6 +46,7 @@ pub use crate::session::{SessionError, SessionFilter};
 use crate::config::ExecConfig;
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
+use crate::network::Network;
 use crate::session::Registry;
 use access::Access;
 use workspaces::Workspaces;
@@ -53,6 +56,7 @@ pub struct ServiceParts {
     pub registry: Registry,
     pub keys: KeyTable,
     pub workspaces: Workspaces,
+    pub network: Network,
     pub metrics: Metrics,
     pub exec: ExecConfig,
 }
@@ -68,13 +72,14 @@ struct Areas {
     files: Files,
     daemon: Daemon,
     keys: Keys,
+    networks: Networks,
     workspaces: Workspaces,
     access: Access,
 }
 
 impl Service {
     pub fn new(parts: ServiceParts) -> Self {
-        let ServiceParts { registry, keys, workspaces, metrics, exec } = parts;
+        let ServiceParts { registry, keys, workspaces, network, metrics, exec } = parts;
         let access = Access::new(registry.clone(), workspaces.clone());
         Self(Arc::new(Areas {
             sessions: Sessions::new(access.clone(), registry.clone()),
@@ -82,6 +87,7 @@ impl Service {
             shells: Shells::new(access.clone(), metrics.clone()),
             files: Files::new(access.clone(), metrics.clone()),
             keys: Keys::new(access.clone(), keys, registry.clone()),
+            networks: Networks::new(access.clone(), network),
             daemon: Daemon::new(access.clone(), registry, metrics),
             workspaces,
             access,
@@ -106,6 +112,10 @@ impl Service {
 
     pub fn daemon(&self) -> &Daemon {
         &self.0.daemon
+    }
+
+    pub fn networks(&self) -> &Networks {
+        &self.0.networks
     }
 
     pub fn keys(&self) -> &Keys {

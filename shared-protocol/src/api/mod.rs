@@ -6,6 +6,7 @@ mod exec;
 mod fs;
 mod image;
 mod key;
+mod network;
 mod pool;
 mod run;
 mod session;
@@ -18,11 +19,15 @@ pub use exec::{
 pub use fs::{FsReadView, FsWriteRequest, MkdirRequest, MoveRequest, UploadedView};
 pub use image::ImageView;
 pub use key::{CreateKeyRequest, KeyList, KeyRole, KeyView, NewKeyView};
+pub use network::{
+    NetworkDecision, NetworkLogView, NetworkRule, NetworkRuleParts, NetworkRules, NetworkSpec, NetworkVerdict,
+    NetworkView, NetworkWish, PackagesView, RegistryProblem, RegistryView, SetNetworkRequest,
+};
 pub use pool::{PoolView, SetPoolRequest};
 pub use run::{ApiRunRequest, RunDone, RunReply};
 pub use session::{
-    AcquireSource, CreateSessionRequest, NetworkMode, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus,
-    SessionView, StatsView, UpdateSessionRequest,
+    AcquireSource, CreateSessionRequest, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus, SessionView,
+    StatsView, UpdateSessionRequest,
 };
 pub use time_limit::TimeLimit;
 pub use workspace::{WorkspaceList, WorkspaceView};

@@ -184,6 +184,42 @@ pub struct NetworkLogView {
     pub decisions: Vec<NetworkDecision>,
 }
 
+/// The registries that this host's package managers use: what the network `packages` allows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct PackagesView {
+    /// The hosts, each with the tool that uses it.
+    pub found: Vec<RegistryView>,
+    /// What could not be found out, and notes.
+    pub problems: Vec<RegistryProblem>,
+}
+
+/// A host that a package manager downloads from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct RegistryView {
+    /// The package manager.
+    pub tool: String,
+    /// The host.
+    pub host: String,
+    /// The ports.
+    pub ports: Vec<u16>,
+    /// Where the package manager has it from.
+    pub because: String,
+    /// Whether the host has private addresses here, as a company's mirror does.
+    pub is_private: bool,
+}
+
+/// Something about a package manager that could not be found out, or a note.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct RegistryProblem {
+    /// The package manager.
+    pub tool: String,
+    /// What it is about.
+    pub message: String,
+}
+
 /// Reads what is either a text or an object. Unlike serde's untagged enums, its errors name the field that is wrong.
 struct TextOr<T> {
     expected: &'static str,

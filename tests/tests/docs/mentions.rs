@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 /// The folders of this repository. A path in backquotes that begins with one of them names a file of the repository.
 const FOLDERS: [&str; 13] = [
-const FOLDERS: [&str; 11] = [
     "bench/",
     "docs/",
     "fuzz/",

@@ -75,7 +75,7 @@ impl Runtime for Processes {
         let (sender, ended) = sender_and_end;
         let child = start_runner(&self.dir, &socket);
         self.running.lock().unwrap().insert(spec.id.clone(), (child, sender));
-        Ok(Sandbox { address: RunnerAddress::Unix(socket), ended })
+        Ok(Sandbox { address: RunnerAddress::Unix(socket), ended, network: None })
     }
 
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
@@ -189,6 +189,7 @@ impl Live {
         let store = crate::store::Store::in_memory();
         let dirs = WorkspaceDirs::open(dir.path().join("workspaces")).unwrap();
         let parts = RegistryParts {
+            network: crate::network::Network::for_test(),
             runtimes: vec![runtime.clone()],
             config: config.sessions.clone(),
             workspaces: dirs.clone(),
@@ -201,7 +202,14 @@ impl Live {
         let session = sessions.get(&view.id).unwrap();
         let workspaces = Workspaces::new(dirs, sessions.clone());
         let keys = KeyTable::open("no-request-has-it", store);
-        let parts = ServiceParts { registry: sessions.clone(), keys, workspaces, metrics, exec: config.exec.clone() };
+        let parts = ServiceParts {
+            registry: sessions.clone(),
+            keys,
+            network: crate::network::Network::for_test(),
+            workspaces,
+            metrics,
+            exec: config.exec.clone(),
+        };
         let router = router(ApiState { service: Service::new(parts) });
         // The caller that the gate would attach to each request.
         let router = router.layer(axum::Extension(Caller::of("test", Role::Admin)));

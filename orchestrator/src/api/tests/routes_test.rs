@@ -50,6 +50,7 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
     let store = crate::store::Store::in_memory();
     let dirs = WorkspaceDirs::open(folder.path().join("workspaces")).unwrap();
     let parts = RegistryParts {
+        network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: config.sessions.clone(),
         workspaces: dirs.clone(),
@@ -60,8 +61,14 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
     let registry = Registry::new(parts).unwrap();
     let workspaces = Workspaces::new(dirs, registry.clone());
     let keys = KeyTable::open(FIRST_SECRET, store);
-    let parts =
-        ServiceParts { registry: registry.clone(), keys, workspaces, metrics: metrics.clone(), exec: config.exec };
+    let parts = ServiceParts {
+        registry: registry.clone(),
+        keys,
+        network: crate::network::Network::for_test(),
+        workspaces,
+        metrics: metrics.clone(),
+        exec: config.exec,
+    };
     let service = Service::new(parts);
     let keys = service.keys().clone();
     let policy = AccessPolicy {

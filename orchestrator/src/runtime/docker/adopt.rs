@@ -19,7 +19,7 @@ impl Inner {
         let address = RunnerAddress::Unix(self.socket(id));
         let ended = self.running.insert(id, self.socket(id));
         match self.find_and_ask(id, &address).await {
-            Ok(()) => Ok(Sandbox { address, ended }),
+            Ok(()) => Ok(Sandbox { address, ended, network: None }),
             Err(error) => {
                 self.running.remove(id);
                 Err(error)

@@ -120,7 +120,7 @@ impl Inner {
             biased;
             why = &mut ended => why.unwrap_or_else(|_| "it ended, and nobody knows why".into()),
             answered = tokio::time::timeout(START_TIMEOUT, watch.answered(&runner)) => match answered {
-                Ok(Ok(())) => return Ok(Sandbox { address, ended }),
+                Ok(Ok(())) => return Ok(Sandbox { address, ended, network: None }),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {} s", START_TIMEOUT.as_secs()),
             },

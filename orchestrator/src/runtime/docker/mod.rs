@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use bollard::Docker;
 use bollard::query_parameters::KillContainerOptionsBuilder;
-use shared_protocol::api::{ImageView, NetworkMode, StatsView};
+use shared_protocol::api::{ImageView, NetworkSpec, StatsView};
 use shared_protocol::{RuntimeName, SANDBOX_USER, SessionId};
 
 pub use connect::describe;
@@ -198,13 +198,19 @@ impl Runtime for DockerRuntime {
         sources.into_iter().map(view).collect()
     }
 
+    fn opens_network(&self, network: &NetworkSpec) -> Result<(), RuntimeError> {
+        let why = match (network.is_full(), self.inner.has_network) {
+            (true, true) => return Ok(()),
+            (true, false) => {
+                "the engine's runtime is set to have no network (--network=none in its runtimeArgs); leave network out"
+            }
+            (false, _) => "the docker runtime has the networks none and full; others need the local runtime",
+        };
+        Err(RuntimeError::Unsupported(why.into()))
+    }
+
     async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
         image::resolve(&spec.image, &self.inner.config.images)?;
-        if spec.network == NetworkMode::Full && !self.inner.has_network {
-            let why =
-                "the engine's runtime is set to have no network (--network=none in its runtimeArgs); leave network out";
-            return Err(RuntimeError::Unsupported(why.into()));
-        }
         // The disk is a tmpfs, which counts as memory. A disk that is larger than the memory could never be filled.
         if spec.resources.disk_mb > spec.resources.memory_mb {
             return Err(RuntimeError::Unsupported(format!(

@@ -15,7 +15,6 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 use shared_protocol::SANDBOX_USER;
-use shared_protocol::api::NetworkMode;
 
 use super::dialect::{Dialect, Tmpfs};
 use super::image::ImageFacts;
@@ -148,7 +147,7 @@ pub fn container(
         image: Some(image.id.clone()),
         volumes: None,
         working_dir: Some("/".into()),
-        network_disabled: Some(spec.session.network == NetworkMode::None),
+        network_disabled: Some(!spec.session.network.is_full()),
         on_build: None,
         labels: Some(labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         stop_signal: Some("SIGTERM".into()),
@@ -222,9 +221,9 @@ fn host_config(
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         cgroup: Some(String::new()),
         cgroup_parent: Some(host.cgroup_parent.clone()),
-        network_mode: Some(match spec.session.network {
-            NetworkMode::None => "none".to_owned(),
-            NetworkMode::Full => config.network.clone(),
+        network_mode: Some(match spec.session.network.is_full() {
+            true => config.network.clone(),
+            false => "none".to_owned(),
         }),
         // Commands may use every port and ping: the network namespace has no other users.
         sysctls: Some(
