@@ -186,8 +186,10 @@ mod tests {
 
     #[test]
     fn a_request_to_be_connected_elsewhere_is_refused() {
-        let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
+        let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";
         assert_eq!(feed(&[connect]).1, Some(Reason::ProtocolNotAllowed));
+        let disguised = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
+        assert_eq!(feed(&[disguised]).1, Some(Reason::NotUnderstood));
     }
 
     proptest! {

@@ -75,18 +75,22 @@ pub struct NetworkParts {
 impl Network {
     /// Reads what is known of this host's registries from the data directory.
     pub fn new(data_dir: &Path, parts: NetworkParts) -> Self {
+        Self::with(Packages::open(data_dir), parts)
+    }
+
+    fn with(packages: Packages, parts: NetworkParts) -> Self {
         Self(Arc::new(Shared {
             resolver: Resolver::default(),
             own_host: OwnHost::new(parts.daemon_ports),
             limits: parts.limits,
             presets: parts.presets,
             default: parts.default,
-            packages: Packages::open(data_dir),
+            packages,
             metrics: parts.metrics,
         }))
     }
 
-    /// A network of its own, with a data directory that does not exist.
+    /// A network of its own, on a host without package managers.
     #[cfg(any(test, fuzzing))]
     pub fn for_test() -> Self {
         let parts = NetworkParts {
@@ -96,7 +100,7 @@ impl Network {
             daemon_ports: Vec::new(),
             metrics: Metrics::new(),
         };
-        Self::new(Path::new("/nonexistent"), parts)
+        Self::with(Packages::of_nobody(), parts)
     }
 
     pub fn default_spec(&self) -> &NetworkSpec {

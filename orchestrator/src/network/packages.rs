@@ -30,6 +30,7 @@ pub struct Packages {
     known: Mutex<Option<(Detected, Arc<Policy>)>>,
     /// Held by the one who asks the package managers.
     asking: tokio::sync::Mutex<()>,
+    ask: fn() -> Detected,
 }
 
 impl Packages {
@@ -40,7 +41,13 @@ impl Packages {
             let policy = Arc::new(policy(&detected));
             (detected, policy)
         });
-        Self { file, known: Mutex::new(known), asking: tokio::sync::Mutex::default() }
+        Self { file, known: Mutex::new(known), asking: tokio::sync::Mutex::default(), ask: ask_host }
+    }
+
+    /// Packages of a host without package managers.
+    #[cfg(any(test, fuzzing))]
+    pub fn of_nobody() -> Self {
+        Self { ask: Detected::default, ..Self::open(Path::new("/nonexistent")) }
     }
 
     /// The rules, if they are known and there are any.
@@ -74,7 +81,7 @@ impl Packages {
     }
 
     async fn ask(&self) -> Result<Detected, DetectError> {
-        let asking = tokio::task::spawn_blocking(|| detect(&LocalTools, &CommandFetch::new(&LocalTools)));
+        let asking = tokio::task::spawn_blocking(self.ask);
         let detected = asking.await.map_err(|_| DetectError::Asking)?;
         let policy = Arc::new(policy(&detected));
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((detected.clone(), policy));
@@ -84,6 +91,10 @@ impl Packages {
         kept.map_err(|source| DetectError::Keeping { path: self.file.clone(), source })?;
         Ok(detected)
     }
+}
+
+fn ask_host() -> Detected {
+    detect(&LocalTools, &CommandFetch::new(&LocalTools))
 }
 
 fn policy(detected: &Detected) -> Policy {

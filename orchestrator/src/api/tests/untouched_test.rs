@@ -197,7 +197,18 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
             ],
         ]),
         ("get", "/execs") => vec![query("?limit=0"), query("?limit=x"), query("?after=a%20b"), query("?nope=1")],
-        ("get", "/shells") => return None,
+        ("put", "/network") => all([
+            no_json(),
+            vec![
+                body(&json!({})),
+                body(&json!({"network": "nope"})),
+                body(&json!({"network": {"allow": ["https://example.com"]}})),
+                body(&json!({"network": {"alow": []}})),
+                body(&json!({"network": {"allow": [{"host": "example.com", "ports": [0]}]}})),
+            ],
+        ]),
+        ("get", "/network/log") => vec![query("?follow=maybe"), query("?after=x"), query("?nope=1")],
+        ("get", "/network" | "/shells") => return None,
         _ => panic!("{method} …{rest} is a new route: say here what can be wrong with a request for it"),
     })
 }

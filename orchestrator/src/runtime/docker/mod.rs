@@ -16,6 +16,7 @@ mod dialect;
 mod engine;
 mod image;
 mod kernel;
+mod network;
 mod oci;
 mod pause;
 mod podman;
@@ -61,8 +62,8 @@ pub struct DockerConfig {
     /// The engine's image for each image name.
     pub images: BTreeMap<String, String>,
     pub default_image: String,
-    /// The engine's network for sessions that ask for a network.
-    pub network: String,
+    /// The engine's network for sessions with the network `full`. `None`: the daemon carries it, as it does on `local`.
+    pub network: Option<String>,
     pub pull: Pull,
     /// Whether a writable root must have a quota.
     pub root_quota: bool,
@@ -199,14 +200,7 @@ impl Runtime for DockerRuntime {
     }
 
     fn opens_network(&self, network: &NetworkSpec) -> Result<(), RuntimeError> {
-        let why = match (network.is_full(), self.inner.has_network) {
-            (true, true) => return Ok(()),
-            (true, false) => {
-                "the engine's runtime is set to have no network (--network=none in its runtimeArgs); leave network out"
-            }
-            (false, _) => "the docker runtime has the networks none and full; others need the local runtime",
-        };
-        Err(RuntimeError::Unsupported(why.into()))
+        self.inner.opens_network(network)
     }
 
     async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
