@@ -11,6 +11,7 @@ mod daemon;
 mod docker;
 mod figures;
 mod neighbours;
+mod network;
 mod pool;
 mod runner;
 mod scale;
@@ -18,8 +19,8 @@ mod scale;
 use anyhow::{Result, bail};
 use scale::Scale;
 
-const USAGE: &str = "usage: bench [--short] [runner] [daemon] [neighbours] [pool] [docker]";
-const DEFAULT: [&str; 4] = ["runner", "daemon", "neighbours", "pool"];
+const USAGE: &str = "usage: bench [--short] [runner] [daemon] [neighbours] [pool] [network] [docker]";
+const DEFAULT: [&str; 5] = ["runner", "daemon", "neighbours", "pool", "network"];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -36,6 +37,7 @@ async fn main() -> Result<()> {
             "daemon" => daemon::report(&scale).await?,
             "neighbours" => neighbours::report(&scale).await?,
             "pool" => pool::report(&scale).await?,
+            "network" => network::report(&scale).await?,
             "docker" => docker::report(&scale).await?,
             _ => bail!("{name:?} is not known\n{USAGE}"),
         }

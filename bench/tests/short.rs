@@ -37,6 +37,12 @@ fn bench_pool_runs() {
 }
 
 #[test]
+fn bench_network_runs() {
+    // The benchmark checks every byte. On a host without an address but loopback it prints a skip.
+    runs("network", &["the network"]);
+}
+
+#[test]
 fn bench_docker_runs() {
     if e2e::daemon::engine().is_none() {
         return e2e::skipped("bench docker", "it needs a container engine: scripts/docker/test runs it");
