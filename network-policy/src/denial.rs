@@ -64,6 +64,24 @@ reasons! {
     NotUnderstood "not_understood" "the first bytes of the connection are malformed"
 }
 
+impl Reason {
+    /// Whether some rule can allow what was denied. If not, `Denial::wanted` only says what it was.
+    pub fn can_be_allowed(self) -> bool {
+        matches!(
+            self,
+            Self::NameNotAllowed
+                | Self::AddressNotAllowed
+                | Self::PortNotAllowed
+                | Self::PrivateAddress
+                | Self::ServerNameNotAllowed
+                | Self::ServerNameMissing
+                | Self::HostNotAllowed
+                | Self::HostMissing
+                | Self::ProtocolNotAllowed
+        )
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.sentence())

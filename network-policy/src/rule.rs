@@ -142,6 +142,29 @@ impl Rule {
         self.side
     }
 
+    /// The host without ports: a name, `*.` and a name, a network, or `*`.
+    pub fn host(&self) -> String {
+        Self {
+            ports: if self.side == Side::Deny { Ports::Every } else { Ports::Web },
+            is_private: false,
+            ..self.clone()
+        }
+        .to_string()
+    }
+
+    /// The ports that the rule lists. Empty if it lists none.
+    pub fn listed_ports(&self) -> &[u16] {
+        match &self.ports {
+            Ports::Listed(ports) => ports,
+            Ports::Every | Ports::Web => &[],
+        }
+    }
+
+    /// Whether the rule is for names that may have private addresses.
+    pub fn is_private(&self) -> bool {
+        self.is_private
+    }
+
     /// Whether this rule can allow an address that is not public. A caller may reserve such rules for administrators.
     ///
     /// A network of public addresses can contain one of this host: the rule does not know them.

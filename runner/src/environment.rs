@@ -10,13 +10,15 @@ use std::rc::Rc;
 
 use crate::config::OWN_VARIABLES;
 
-/// Defaults that keep programs from waiting for a key press. A person's terminal does not have them.
-const NON_INTERACTIVE: [(&str, &str); 5] = [
+/// Defaults that keep programs from waiting for a key press, or for a network that does not allow what they want. A person's
+/// terminal does not have them.
+const NON_INTERACTIVE: [(&str, &str); 6] = [
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("PYTHONUNBUFFERED", "1"),
+    ("PIP_RETRIES", "2"),
 ];
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -210,8 +212,11 @@ mod tests {
         assert_eq!(get("PAGER"), Some("less".into()), "what the image chose stays");
         assert_eq!(get("GIT_PAGER"), Some("cat".into()));
         let for_commands = || environment.only_for_commands().map(|(name, _)| name).collect::<Vec<_>>();
-        assert_eq!(for_commands(), ["GIT_PAGER", "GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED"]);
+        assert_eq!(
+            for_commands(),
+            ["GIT_PAGER", "GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED", "PIP_RETRIES"]
+        );
         environment.claim([("GIT_PAGER".to_owned(), "cat".to_owned())].into());
-        assert_eq!(for_commands(), ["GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED"]);
+        assert_eq!(for_commands(), ["GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED", "PIP_RETRIES"]);
     }
 }

@@ -12,7 +12,7 @@ use shared_protocol::{ExecId, SessionId};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::exit::{CommandEnd, Failure};
-use super::output::say;
+use super::output::{escape_control, say};
 use super::private::random_hex;
 use super::tty::Screen;
 use crate::client::{Client, ClientError, FrameReader, Piece, StreamDone, StreamFrame};
@@ -224,6 +224,13 @@ pub fn conclude(done: &StreamDone) -> u8 {
         say(
             "the sandbox ran out of memory, and the kernel killed a process; a session with more memory needs --memory-mb",
         );
+    }
+    if !done.network_denied.is_empty() {
+        let denied: Vec<String> = done.network_denied.iter().map(|rule| escape_control(rule)).collect();
+        say(format!(
+            "the session's network does not allow: {}; see --network and `cove network set`",
+            denied.join(", ")
+        ));
     }
     CommandEnd { kind: done.kind, exit_code: done.exit_code, signal: done.signal }.code()
 }

@@ -2,7 +2,9 @@
 
 use clap::{Args, Subcommand};
 use shared_protocol::SessionId;
-use shared_protocol::api::{NetworkDecision, NetworkSpec, NetworkVerdict, NetworkView, NetworkWish, PackagesView};
+use shared_protocol::api::{
+    NetworkDecision, NetworkRule, NetworkSpec, NetworkVerdict, NetworkView, NetworkWish, PackagesView,
+};
 
 use super::connect::DaemonArgs;
 use super::exit::Failure;
@@ -126,16 +128,28 @@ fn described(view: &NetworkView) -> String {
         text.push_str("this sandbox has no way to the network: it reaches nothing\n");
     }
     for rule in &view.allow {
-        text.push_str(&format!("allow:   {rule}\n"));
+        text.push_str(&format!("allow:   {}\n", shown(rule)));
     }
     for rule in &view.deny {
-        text.push_str(&format!("deny:    {rule}\n"));
+        text.push_str(&format!("deny:    {}\n", shown(rule)));
     }
     text.push_str(&format!(
         "open connections: {}, bytes sent: {}, received: {}\n",
         view.connections, view.bytes_sent, view.bytes_received
     ));
     text
+}
+
+fn shown(rule: &NetworkRule) -> String {
+    match rule {
+        NetworkRule::Text(text) => escape_control(text),
+        NetworkRule::Parts(parts) => {
+            let ports = parts.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+            let colon = if ports.is_empty() { "" } else { ":" };
+            let private = if parts.private { " (private)" } else { "" };
+            format!("{}{colon}{ports}{private}", escape_control(&parts.host))
+        }
+    }
 }
 
 fn log_table(decisions: &[NetworkDecision], style: Style) -> String {

@@ -58,6 +58,8 @@ pub struct StreamDone {
     #[serde(default)]
     pub duration_ms: u64,
     #[serde(default)]
+    pub network_denied: Vec<String>,
+    #[serde(default)]
     pub reason: Option<String>,
 }
 

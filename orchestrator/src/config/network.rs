@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use shared_protocol::api::{NetworkRules, NetworkSpec};
+use network_policy::{Rule, Side};
+use shared_protocol::api::{NetworkRule, NetworkRules, NetworkSpec};
 
 use super::settings::Settings;
 use super::{ConfigError, one_line};
@@ -73,11 +74,69 @@ fn presets(settings: &mut Settings) -> Result<BTreeMap<String, NetworkRules>, Co
             return Err(complain(format!("cannot have a preset {name:?}: that name has its meaning already")));
         }
         let rules = match value {
-            toml::Value::Array(_) => value.try_into().map(|allow| NetworkRules { allow, deny: Vec::new() }),
+            toml::Value::Array(_) => value.try_into().map(|allow| NetworkRules { allow, ..NetworkRules::default() }),
             value => value.try_into(),
         };
         let rules = rules.map_err(|error| complain(one_line(&format!("has a wrong preset {name:?}: {error}"))))?;
+        check(&rules).map_err(|why| complain(one_line(&format!("has a wrong preset {name:?}: {why}"))))?;
         presets.insert(name, rules);
     }
     Ok(presets)
+}
+
+/// Reads every rule. A preset of the operator may reach private addresses, and names no other preset.
+fn check(rules: &NetworkRules) -> Result<(), String> {
+    if !rules.presets.is_empty() {
+        return Err("a preset cannot name other presets".into());
+    }
+    for (list, side) in [(&rules.allow, Side::Allow), (&rules.deny, Side::Deny)] {
+        for rule in list {
+            let read = match rule {
+                NetworkRule::Text(text) => Rule::parse(text, side),
+                NetworkRule::Parts(parts) => Rule::from_parts(&parts.host, &parts.ports, parts.private, side),
+            };
+            read.map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, ServeFlags};
+    use super::*;
+
+    fn read(text: &str) -> Result<NetworkConfig, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cove.toml");
+        std::fs::write(&path, format!("data_dir = '/nonexistent'\n{text}")).unwrap();
+        let flags = ServeFlags { config: Some(path), ..ServeFlags::default() };
+        Config::load(&flags).map(|config| config.network).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn presets_of_the_operator_are_lists_or_tables_of_rules() {
+        let text = "[network]\ndefault = 'corp'\nmax_connections = 7\n[network.presets]\n\
+                    corp = ['example.com', { host = 'mirror.corp', ports = [443], private = true }]\n\
+                    open = { allow = ['*'], deny = ['*.example.com'] }\n";
+        let config = read(text).unwrap();
+        assert_eq!(config.default, NetworkSpec::preset("corp"));
+        assert_eq!((config.max_connections, config.presets.len()), (7, 2));
+        assert_eq!((config.presets["corp"].allow.len(), config.presets["open"].deny.len()), (2, 1));
+    }
+
+    #[test]
+    fn a_wrong_preset_or_default_is_one_line_that_names_it() {
+        for (text, words) in [
+            ("[network]\ndefault = 'nope'", ["network.default", "packages"]),
+            ("[network.presets]\nx = ['https://example.com']", ["\"x\"", "write example.com"]),
+            ("[network.presets]\nfull = []", ["\"full\"", "already"]),
+            ("[network.presets]\nx = { alow = [] }", ["\"x\"", "alow"]),
+            ("[network.presets]\nx = { presets = ['full'] }", ["\"x\"", "other presets"]),
+            ("[network]\nmax_connections = 0", ["network.max_connections", "1"]),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)) && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
 }

@@ -52,7 +52,7 @@ pub async fn report(scratch: &Path) -> Vec<Finding> {
     findings.push(disk());
     findings.push(owners(&users, idmap));
     findings.push(workspace_limit());
-    findings.push(sandbox(scratch).await);
+    findings.extend(sandbox(scratch).await);
     findings.push(docker().await);
     findings
 }
@@ -247,10 +247,13 @@ fn workspace_limit() -> Finding {
     }
 }
 
-async fn sandbox(scratch: &Path) -> Finding {
+/// Whether a sandbox can be started, and whether it has a way to the network.
+async fn sandbox(scratch: &Path) -> Vec<Finding> {
     let needed = |state, detail: String, remedy| Finding { needed: true, ..finding("sandbox", state, detail, remedy) };
     match try_sandbox(scratch).await {
-        Ok(()) => needed(FindingState::Enforced, "one was started and removed".into(), None),
+        Ok(has_network) => {
+            vec![needed(FindingState::Enforced, "one was started and removed".into(), None), network(has_network)]
+        }
         Err(error) => {
             let mut detail = error.to_string();
             let mut source = std::error::Error::source(&error);
@@ -258,18 +261,27 @@ async fn sandbox(scratch: &Path) -> Finding {
                 detail = format!("{detail}: {cause}");
                 source = cause.source();
             }
-            needed(
+            vec![needed(
                 FindingState::Missing,
                 detail,
                 Some(
                     "user namespaces may be off: sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces",
                 ),
-            )
+            )]
         }
     }
 }
 
-async fn try_sandbox(scratch: &Path) -> Result<(), RuntimeError> {
+fn network(has_network: bool) -> Finding {
+    if has_network {
+        return finding("network", FindingState::Enforced, "a sandbox reaches only what the daemon dials for it", None);
+    }
+    let remedy = "the kernel needs nf_tables with tproxy: load the module nft_tproxy, or enable CONFIG_NFT_TPROXY";
+    finding("network", FindingState::Missing, "sandboxes have no way to the network", Some(remedy))
+}
+
+/// Starts and removes a sandbox. Returns whether it had a way to the network.
+async fn try_sandbox(scratch: &Path) -> Result<bool, RuntimeError> {
     let runtime = LocalRuntime::new(LocalConfig {
         data_dir: scratch.to_owned(),
         images_dir: scratch.join("images"),
@@ -290,8 +302,9 @@ async fn try_sandbox(scratch: &Path) -> Result<(), RuntimeError> {
         env: Variables::default(),
         purpose: Purpose::Session,
     };
-    runtime.create(&spec).await?;
-    runtime.destroy(&id).await
+    let has_network = runtime.create(&spec).await?.network.is_some();
+    runtime.destroy(&id).await?;
+    Ok(has_network)
 }
 
 #[cfg(test)]

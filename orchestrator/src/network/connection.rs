@@ -158,10 +158,14 @@ impl Connection {
                 .extend(others.filter(|other| policy.connect(&self.session.target(names, *other, self.port)).is_ok()));
         }
         for address in candidates.into_iter().take(MAX_DIALS) {
-            if let Some(stream) = dial(SocketAddr::new(address, self.port)).await {
-                self.address = address;
-                return Ok(stream);
+            let Some(stream) = dial(SocketAddr::new(address, self.port)).await else { continue };
+            // A connection that ends at this host, although no interface has the address, was not checked as such.
+            let is_here = stream.local_addr().is_ok_and(|local| network_policy::canonical(local.ip()) == address);
+            if is_here && !self.session.target(&[], address, self.port).is_own_host {
+                return Err(Refusal::Denied(Denial { reason: Reason::OwnAddress, wanted: String::new() }));
             }
+            self.address = address;
+            return Ok(stream);
         }
         Err(Refusal::Unreachable)
     }
@@ -230,7 +234,7 @@ impl Connection {
             let page = denied_page(&network_wire::Denial {
                 code: denial.reason.as_str(),
                 sentence: &denial.reason.to_string(),
-                wanted_rule: &denial.wanted,
+                wanted_rule: if denial.reason.can_be_allowed() { &denial.wanted } else { "" },
             });
             let _ = self.program.write_all(&page).await;
             let _ = self.program.shutdown().await;
@@ -295,8 +299,7 @@ fn spoken_name(spoken: &Spoken) -> Option<&HostName> {
     }
 }
 
-/// Connects to an address that was checked. A connection that ends at this host itself, although no interface has the address, is
-/// given up: the check did not know that.
+/// Connects to an address that was checked.
 async fn dial(address: SocketAddr) -> Option<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),

@@ -113,7 +113,10 @@ impl Network {
 
     /// Makes the policy of a session. `packages` may have to be found out first, which takes seconds.
     pub async fn compile(&self, asked: &NetworkSpec, asker: Asker) -> Result<SessionPolicy, NetworkError> {
-        let is_packages = matches!(asked, NetworkSpec::Preset(name) if name == NetworkSpec::PACKAGES);
+        let is_packages = match asked {
+            NetworkSpec::Preset(name) => name == NetworkSpec::PACKAGES,
+            NetworkSpec::Rules(rules) => rules.presets.iter().any(|name| name == NetworkSpec::PACKAGES),
+        };
         if is_packages && !self.0.presets.contains_key(NetworkSpec::PACKAGES) {
             self.0.packages.find_out_once().await;
         }

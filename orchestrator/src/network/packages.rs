@@ -3,12 +3,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use network_policy::{Policy, Rule, Side};
-use registries::{CommandFetch, Detected, LocalTools, detect};
+use registries::{CommandFetch, Detected, LocalTools, ProblemKind, detect};
 
 /// The name of the file in the data directory.
 const FILE: &str = "packages.json";
+/// How long an answer counts in which a registry is missing, because it did not answer.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(600);
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
@@ -28,6 +31,8 @@ pub enum DetectError {
 pub struct Packages {
     file: PathBuf,
     known: Mutex<Option<(Detected, Arc<Policy>)>>,
+    /// When the package managers were asked last, by this daemon.
+    asked_at: Mutex<Option<Instant>>,
     /// Held by the one who asks the package managers.
     asking: tokio::sync::Mutex<()>,
     ask: fn() -> Detected,
@@ -41,7 +46,13 @@ impl Packages {
             let policy = Arc::new(policy(&detected));
             (detected, policy)
         });
-        Self { file, known: Mutex::new(known), asking: tokio::sync::Mutex::default(), ask: ask_host }
+        Self {
+            file,
+            known: Mutex::new(known),
+            asked_at: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            ask: ask_host,
+        }
     }
 
     /// Packages of a host without package managers.
@@ -63,15 +74,22 @@ impl Packages {
 
     /// Asks the package managers, unless they were asked before.
     pub async fn find_out_once(&self) {
-        if self.detected().is_some() {
+        if self.detected().is_some_and(|detected| !self.is_worth_asking_again(&detected)) {
             return;
         }
         let _asking = self.asking.lock().await;
-        if self.detected().is_none()
+        if self.detected().is_none_or(|detected| self.is_worth_asking_again(&detected))
             && let Err(error) = self.ask().await
         {
             tracing::warn!(error = &error as &dyn std::error::Error, "the registries of this host are not known");
         }
+    }
+
+    /// Whether a registry did not answer when it was asked, and may answer now.
+    fn is_worth_asking_again(&self, detected: &Detected) -> bool {
+        let asked_at = *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        asked_at.is_none_or(|at| at.elapsed() > ASK_AGAIN_AFTER)
+            && detected.problems.iter().any(|problem| problem.kind == ProblemKind::Registry)
     }
 
     /// Asks the package managers now.
@@ -81,6 +99,7 @@ impl Packages {
     }
 
     async fn ask(&self) -> Result<Detected, DetectError> {
+        *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let asking = tokio::task::spawn_blocking(self.ask);
         let detected = asking.await.map_err(|_| DetectError::Asking)?;
         let policy = Arc::new(policy(&detected));

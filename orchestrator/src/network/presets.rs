@@ -47,23 +47,40 @@ pub fn compile(
     own: &OwnPresets,
     packages: Option<&Arc<Policy>>,
 ) -> Result<SessionPolicy, NetworkError> {
+    let named = |name: &str| preset(name, own, packages);
     let policy = match asked {
-        NetworkSpec::Rules(rules) => Arc::new(of_rules(rules, asker)?),
-        NetworkSpec::Preset(name) => match (name.as_str(), own.get(name)) {
-            (NetworkSpec::NONE, _) => Arc::new(Policy::none()),
-            (NetworkSpec::FULL | NetworkSpec::LEARN, _) => Arc::new(Policy::full()),
-            (_, Some(preset)) => preset.clone(),
-            (NetworkSpec::PACKAGES, None) => packages.cloned().ok_or(NetworkError::NothingDetected)?,
-            (_, None) => {
-                let built_in = [NetworkSpec::NONE, NetworkSpec::PACKAGES, NetworkSpec::LEARN, NetworkSpec::FULL];
-                let known = built_in.into_iter().chain(own.keys().map(String::as_str)).collect::<Vec<_>>().join(", ");
-                return Err(NetworkError::NoSuchPreset { name: name.clone(), known });
+        NetworkSpec::Preset(name) => named(name)?,
+        NetworkSpec::Rules(rules) => {
+            let (mut allow, mut deny) = (Vec::new(), Vec::new());
+            for name in &rules.presets {
+                let preset = named(name)?;
+                allow.extend_from_slice(preset.allow());
+                deny.extend_from_slice(preset.deny());
             }
-        },
+            let given = of_rules(rules, asker)?;
+            allow.extend_from_slice(given.allow());
+            deny.extend_from_slice(given.deny());
+            Arc::new(Policy::new(allow, deny).map_err(|error| NetworkError::TooManyRules(error.to_string()))?)
+        }
     };
     Ok(SessionPolicy { asked: asked.clone(), policy })
 }
 
+fn preset(name: &str, own: &OwnPresets, packages: Option<&Arc<Policy>>) -> Result<Arc<Policy>, NetworkError> {
+    Ok(match (name, own.get(name)) {
+        (NetworkSpec::NONE, _) => Arc::new(Policy::none()),
+        (NetworkSpec::FULL | NetworkSpec::LEARN, _) => Arc::new(Policy::full()),
+        (_, Some(preset)) => preset.clone(),
+        (NetworkSpec::PACKAGES, None) => packages.cloned().ok_or(NetworkError::NothingDetected)?,
+        (_, None) => {
+            let built_in = [NetworkSpec::NONE, NetworkSpec::PACKAGES, NetworkSpec::LEARN, NetworkSpec::FULL];
+            let known = built_in.into_iter().chain(own.keys().map(String::as_str)).collect::<Vec<_>>().join(", ");
+            return Err(NetworkError::NoSuchPreset { name: name.chars().take(MAX_SHOWN).collect(), known });
+        }
+    })
+}
+
+/// The policy of rules, without the presets that they name.
 pub fn of_rules(rules: &NetworkRules, asker: Asker) -> Result<Policy, NetworkError> {
     let read = |rules: &[NetworkRule], side| rules.iter().map(|rule| read_rule(rule, side, asker)).collect();
     let (allow, deny): (Result<Vec<Rule>, _>, Result<Vec<Rule>, _>) =
@@ -111,6 +128,9 @@ mod tests {
         assert!(unknown.contains("\"ful\"") && unknown.contains("full") && unknown.contains("corp"), "{unknown}");
         let allowed = compiled(&rules(r#"{"allow":["example.com"],"deny":["*.example.com"]}"#)).unwrap();
         assert_eq!((allowed.allow().len(), allowed.deny().len()), (1, 1));
+        let both = compiled(&rules(r#"{"presets":["full"],"deny":["example.com"]}"#)).unwrap();
+        assert_eq!((both.allow(), both.deny().len()), (Policy::full().allow(), 1));
+        assert!(compiled(&rules(r#"{"presets":["ful"]}"#)).is_err());
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use network_policy::{HostName, Policy, Target};
+use network_policy::{HostName, Policy, Rule, Target};
 use shared_protocol::SessionId;
-use shared_protocol::api::{NetworkDecision, NetworkSpec, NetworkVerdict, NetworkView};
+use shared_protocol::api::{NetworkDecision, NetworkRule, NetworkRuleParts, NetworkSpec, NetworkVerdict, NetworkView};
 use tokio::sync::watch;
 
 use super::Network;
@@ -84,8 +84,8 @@ impl SessionNetwork {
         let (bytes_sent, bytes_received) = self.meter.bytes();
         NetworkView {
             network: asked,
-            allow: policy.allow().iter().map(ToString::to_string).collect(),
-            deny: policy.deny().iter().map(ToString::to_string).collect(),
+            allow: policy.allow().iter().map(shown).collect(),
+            deny: policy.deny().iter().map(shown).collect(),
             is_open: self.is_open.load(Ordering::Relaxed),
             used: self.log.used(),
             connections: u64::try_from(self.meter.connections()).unwrap_or(u64::MAX),
@@ -154,6 +154,16 @@ impl SessionNetwork {
             Place(self.meter.clone())
         })
     }
+}
+
+/// A rule as clients write it: as text, if a text says all of it.
+fn shown(rule: &Rule) -> NetworkRule {
+    let text = rule.to_string();
+    if Rule::parse(&text, rule.side()).as_ref() == Ok(rule) {
+        return NetworkRule::Text(text);
+    }
+    let ports = rule.listed_ports().to_vec();
+    NetworkRule::Parts(NetworkRuleParts { host: rule.host(), ports, private: rule.is_private() })
 }
 
 /// The place of one open connection.

@@ -107,6 +107,12 @@ pub trait Runtime: Send + Sync + 'static {
         Err(RuntimeError::Unsupported(format!("sandboxes of the {} runtime have no network here", self.name())))
     }
 
+    /// Whether a sandbox with this network gets it from something else than the daemon, when it is made. Then neither a claim
+    /// nor a later change can give or take it.
+    fn is_fixed_network(&self, _network: &NetworkSpec) -> bool {
+        false
+    }
+
     /// The images that a session can be created from, including the configured names.
     async fn images(&self) -> Vec<ImageView>;
 

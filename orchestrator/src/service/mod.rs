@@ -87,7 +87,7 @@ impl Service {
             shells: Shells::new(access.clone(), metrics.clone()),
             files: Files::new(access.clone(), metrics.clone()),
             keys: Keys::new(access.clone(), keys, registry.clone()),
-            networks: Networks::new(access.clone(), network),
+            networks: Networks::new(access.clone(), registry.clone(), network),
             daemon: Daemon::new(access.clone(), registry, metrics),
             workspaces,
             access,

@@ -9,16 +9,17 @@ use tokio::sync::watch;
 use super::Caller;
 use super::access::Access;
 use crate::network::{Asker, Network, SessionNetwork};
-use crate::session::{SessionError, Update};
+use crate::session::{Registry, SessionError, Update};
 
 pub struct Networks {
     access: Access,
+    registry: Registry,
     network: Network,
 }
 
 impl Networks {
-    pub(super) fn new(access: Access, network: Network) -> Self {
-        Self { access, network }
+    pub(super) fn new(access: Access, registry: Registry, network: Network) -> Self {
+        Self { access, registry, network }
     }
 
     pub fn get(&self, caller: &Caller, id: &SessionId) -> Result<NetworkView, SessionError> {
@@ -28,6 +29,7 @@ impl Networks {
     /// Changes what a session may reach. Connections that the new policy forbids are cut at once.
     pub async fn set(&self, caller: &Caller, id: &SessionId, asked: &NetworkSpec) -> Result<NetworkView, SessionError> {
         let session = self.access.session(caller, id)?;
+        self.registry.check_network(&session, asked)?;
         let policy = self.network.compile(asked, Asker::of(&caller.creator())).await?;
         session.update(Update { network: Some(policy), ..Update::default() }).await?;
         Ok(session.network().view())

@@ -50,6 +50,9 @@ impl Default for NetworkSpec {
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRules {
+    /// Presets whose rules count too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub presets: Vec<String>,
     /// What the session may reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<NetworkRule>,
@@ -100,9 +103,9 @@ pub struct NetworkView {
     /// What was asked for.
     pub network: NetworkSpec,
     /// What is allowed, as rules.
-    pub allow: Vec<String>,
+    pub allow: Vec<NetworkRule>,
     /// What is denied in spite of that, as rules.
-    pub deny: Vec<String>,
+    pub deny: Vec<NetworkRule>,
     /// Whether programs in the sandbox have a way to the daemon at all. `false` on a host that cannot open one: then nothing is reachable.
     pub is_open: bool,
     /// What was reached so far, as rules that would allow it: the allowlist of a session with the network `learn`.
@@ -228,7 +231,8 @@ struct TextOr<T> {
 
 impl<'de> Deserialize<'de> for NetworkSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "the name of a preset, such as \"none\" or \"packages\", or an object with `allow` and `deny`";
+        let expected =
+            "the name of a preset, such as \"none\" or \"packages\", or an object with `presets`, `allow` and `deny`";
         deserializer.deserialize_any(TextOr { expected, of_text: Self::Preset })
     }
 }

@@ -203,6 +203,10 @@ impl Runtime for DockerRuntime {
         self.inner.opens_network(network)
     }
 
+    fn is_fixed_network(&self, network: &NetworkSpec) -> bool {
+        self.inner.engine_network(network).is_some()
+    }
+
     async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
         image::resolve(&spec.image, &self.inner.config.images)?;
         // The disk is a tmpfs, which counts as memory. A disk that is larger than the memory could never be filled.

@@ -142,5 +142,6 @@ fn set_up() -> io::Result<SandboxSockets> {
     // The rules come first: without them, programs would reach each other under every address.
     rules::set_packet_rules(port)?;
     rules::make_all_addresses_local()?;
+    rules::add_addresses()?;
     Ok(sockets)
 }

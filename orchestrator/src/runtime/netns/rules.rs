@@ -14,6 +14,7 @@
 //! A dropped packet fails at once: `sendto` gives EPERM.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
@@ -31,6 +32,38 @@ const LOOPBACK_INDEX: u32 = 1;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+
+const RTM_NEWADDR: u16 = 20;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+
+/// Addresses of `lo` besides 127.0.0.1 and ::1, reserved for documentation. Without one, libc takes it that there is no network,
+/// and does not resolve names for programs that ask for one kind of address.
+const ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+
+pub fn add_addresses() -> io::Result<()> {
+    for address in ADDRESSES {
+        let (family, prefix, bytes) = match address {
+            IpAddr::V4(v4) => (AF_INET, 32, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (AF_INET6, 128, v6.octets().to_vec()),
+        };
+        let mut batch = Batch::default();
+        batch.message(RTM_NEWADDR, Some(NLM_F_CREATE | NLM_F_EXCL), |body| {
+            // struct ifaddrmsg: family, prefix length, flags, scope, index.
+            let [a, b, c, d] = LOOPBACK_INDEX.to_ne_bytes();
+            body.fixed(&[family, prefix, 0, 0, a, b, c, d]);
+            body.attribute(IFA_LOCAL, &bytes).attribute(IFA_ADDRESS, &bytes);
+        });
+        match request(SockProtocol::NetlinkRoute, &batch) {
+            // An earlier daemon has added it.
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            Err(error) if family == AF_INET6 && is_without_ipv6(&error) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
 
 /// Makes every IPv4 address local, and every IPv6 address if the kernel has IPv6.
 pub fn make_all_addresses_local() -> io::Result<()> {

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use shared_protocol::SessionId;
-use shared_protocol::api::{AcquireSource, CreateSessionRequest, SessionView};
+use shared_protocol::api::{AcquireSource, CreateSessionRequest, NetworkSpec, SessionView};
 use tokio::time::Instant;
 
 use super::Registry;
@@ -73,12 +73,18 @@ impl Registry {
         key: Option<&str>,
     ) -> Result<SessionView, SessionError> {
         let stored_key = key.map(|key| stored_key(key, &request)).transpose()?;
+        let is_asked = request.network.is_some();
         let network = request.network.get_or_insert_with(|| self.0.network.default_spec().clone());
         self.0.network.compile(network, Asker::of(creator)).await?;
-        let plan = Plan::resolve(request, creator.owner.clone(), &self.0.config, &self.0.default_runtime)?;
+        let mut plan = Plan::resolve(request, creator.owner.clone(), &self.0.config, &self.0.default_runtime)?;
         let runtime = self.runtime(&plan.spec.runtime)?;
         if !plan.spec.network.is_none() {
-            runtime.opens_network(&plan.spec.network)?;
+            let opened = runtime.opens_network(&plan.spec.network);
+            match opened {
+                // The daemon's default is for those who have it.
+                Err(_) if !is_asked => Arc::make_mut(&mut plan.spec).network = NetworkSpec::default(),
+                opened => opened?,
+            }
         }
         match self.admit(creator, plan, &runtime, stored_key).await? {
             // This is the answer of the first request, when it is there, or the current state of a session that has ended
@@ -111,7 +117,9 @@ impl Registry {
                 return Ok(Admitted::Known(known));
             }
             // The spec was checked when the pool was created.
-            if let Some(handle) = self.claim_pooled(&mut table, creator, runtime, &plan, key.as_ref())? {
+            if !runtime.is_fixed_network(&plan.spec.network)
+                && let Some(handle) = self.claim_pooled(&mut table, creator, runtime, &plan, key.as_ref())?
+            {
                 return Ok(Admitted::New(handle));
             }
         }

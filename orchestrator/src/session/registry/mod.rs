@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use shared_protocol::api::{ImageView, SessionStatus, SessionView, StatsView, UpdateSessionRequest};
+use shared_protocol::api::{ImageView, NetworkSpec, SessionStatus, SessionView, StatsView, UpdateSessionRequest};
 use shared_protocol::{KeyName, RuntimeName, SessionId};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -198,6 +198,20 @@ impl Registry {
     }
 
     /// Checks a change of a session by the rules of a create.
+    /// Refuses a network that a session cannot be changed to.
+    pub fn check_network(&self, session: &SessionHandle, asked: &NetworkSpec) -> Result<(), SessionError> {
+        let runtime = self.runtime(&session.facts().spec.runtime)?;
+        if runtime.is_fixed_network(&session.network().asked()) || runtime.is_fixed_network(asked) {
+            let message = "the session has, or would have, a network of the container engine (docker.network), which it keeps \
+                           for its whole life: create another session";
+            return Err(SessionError::Conflict(message.into()));
+        }
+        if !asked.is_none() {
+            runtime.opens_network(asked)?;
+        }
+        Ok(())
+    }
+
     pub fn check_update(&self, request: UpdateSessionRequest) -> Result<Update, SessionError> {
         Update::resolve(request, &self.0.config)
     }
