@@ -59,7 +59,7 @@ const RUNNER: Order = Order {
     layers: &[
         &["boot"],
         &["http"],
-        &["shell", "run", "files"],
+        &["shell", "run", "files", "ports"],
         &["exec", "output", "reaper", "environment", "init", "oom", "open_stdin", "shutdown", "signals"],
         &["config", "log", "process_limit", "text"],
         &["sys"],
