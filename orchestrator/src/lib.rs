@@ -14,6 +14,7 @@ pub mod image;
 pub mod key;
 pub mod metrics;
 pub mod owner;
+pub mod relay;
 pub mod runner_address;
 pub mod runner_client;
 pub mod runtime;

@@ -14,6 +14,7 @@ pub mod fuzz;
 mod local;
 mod log;
 mod origin;
+mod preview;
 mod server;
 mod sessions;
 mod settings;
@@ -26,13 +27,14 @@ use std::path::{Path, PathBuf};
 use shared_protocol::{RuntimeName, SessionId};
 
 pub use audit::AuditConfig;
-pub use data_dir::{DAEMON_FILE, DaemonFile, KEY_FILE, LOCK_FILE, default_data_dir};
+pub use data_dir::{DAEMON_FILE, DaemonFile, KEY_FILE, LINK_KEY_FILE, LOCK_FILE, default_data_dir};
 pub use docker::{DockerSettings, Pull};
 pub use exec::ExecConfig;
 pub use flags::ServeFlags;
 pub use local::{LocalSettings, Protection};
 pub use log::{LogConfig, LogFormat};
 use origin::Origin;
+pub use preview::{PreviewConfig, Scheme};
 pub use server::{ApiKey, ServerConfig};
 pub use sessions::{OnStop, SessionsConfig, host_memory_mb};
 use settings::Settings;
@@ -83,6 +85,7 @@ pub struct Config {
     pub docker: DockerSettings,
     pub workspaces: WorkspacesConfig,
     pub audit: AuditConfig,
+    pub preview: PreviewConfig,
     /// The image of the local runtime for each image name.
     pub images: BTreeMap<String, String>,
     /// How many sandboxes of each image wait in a pool of the default runtime.
@@ -143,6 +146,7 @@ impl Config {
             local: LocalSettings::read(&mut settings)?,
             docker: DockerSettings::read(&mut settings)?,
             workspaces: WorkspacesConfig::read(&mut settings)?,
+            preview: PreviewConfig::read(&mut settings)?,
             images: images(&mut settings)?,
             pool: settings.numbers("pool", 0..=MAX_POOL_SIZE)?,
             until_stdin_closes: flags.until_stdin_closes,

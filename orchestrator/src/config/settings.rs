@@ -10,7 +10,8 @@ use super::origin::Origin;
 use super::{ConfigError, suggestion};
 
 /// Variables `COVE_SECTION_…` with these sections are settings. Others that begin with `COVE_` may belong to other programs.
-const SECTIONS: [&str; 9] = ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit"];
+const SECTIONS: [&str; 10] =
+    ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit", "preview"];
 
 /// Short variables for the most common settings.
 const SHORT_VARIABLES: [(&str, &str); 6] = [

@@ -21,6 +21,7 @@ pub mod files;
 mod in_sandbox;
 mod keys;
 pub mod output;
+pub mod ports;
 mod sessions;
 pub mod shells;
 pub mod workspaces;
@@ -36,6 +37,7 @@ pub use daemon::Daemon;
 pub use error::{CallError, InvalidRequest, KeysError};
 pub use files::Files;
 pub use keys::Keys;
+pub use ports::Ports;
 pub use sessions::Sessions;
 pub use shells::Shells;
 
@@ -55,6 +57,8 @@ pub struct ServiceParts {
     pub workspaces: Workspaces,
     pub metrics: Metrics,
     pub exec: ExecConfig,
+    /// The key that links to ports are signed with.
+    pub link_key: ports::LinkKey,
 }
 
 /// All use cases, by area. Cheap to clone.
@@ -66,6 +70,7 @@ struct Areas {
     commands: Commands,
     shells: Shells,
     files: Files,
+    ports: Ports,
     daemon: Daemon,
     keys: Keys,
     workspaces: Workspaces,
@@ -74,13 +79,14 @@ struct Areas {
 
 impl Service {
     pub fn new(parts: ServiceParts) -> Self {
-        let ServiceParts { registry, keys, workspaces, metrics, exec } = parts;
+        let ServiceParts { registry, keys, workspaces, metrics, exec, link_key } = parts;
         let access = Access::new(registry.clone(), workspaces.clone());
         Self(Arc::new(Areas {
             sessions: Sessions::new(access.clone(), registry.clone()),
             commands: Commands::new(access.clone(), registry.clone(), metrics.clone(), exec),
             shells: Shells::new(access.clone(), metrics.clone()),
             files: Files::new(access.clone(), metrics.clone()),
+            ports: Ports::new(access.clone(), metrics.clone(), link_key),
             keys: Keys::new(access.clone(), keys, registry.clone()),
             daemon: Daemon::new(access.clone(), registry, metrics),
             workspaces,
@@ -102,6 +108,10 @@ impl Service {
 
     pub fn files(&self) -> &Files {
         &self.0.files
+    }
+
+    pub fn ports(&self) -> &Ports {
+        &self.0.ports
     }
 
     pub fn daemon(&self) -> &Daemon {

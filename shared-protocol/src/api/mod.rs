@@ -7,6 +7,7 @@ mod fs;
 mod image;
 mod key;
 mod pool;
+mod port;
 mod run;
 mod session;
 mod time_limit;
@@ -19,6 +20,7 @@ pub use fs::{FsReadView, FsWriteRequest, MkdirRequest, MoveRequest, UploadedView
 pub use image::ImageView;
 pub use key::{CreateKeyRequest, KeyList, KeyRole, KeyView, NewKeyView};
 pub use pool::{PoolView, SetPoolRequest};
+pub use port::{DEFAULT_LINK_SECONDS, MAX_LINK_SECONDS, PortUrlRequest, PortUrlView};
 pub use run::{ApiRunRequest, RunDone, RunReply};
 pub use session::{
     AcquireSource, CreateSessionRequest, NetworkMode, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus,

@@ -33,7 +33,7 @@ const ORCHESTRATOR: Order = Order {
         &["service", "doctor"],
         &["session", "workspace", "image", "network", "key"],
         &["runtime", "store", "runner_client"],
-        &["client", "config", "disk", "failpoint", "hash", "metrics", "owner", "runner_address", "spec"],
+        &["client", "config", "disk", "failpoint", "hash", "metrics", "owner", "relay", "runner_address", "spec"],
         &["sys"],
     ],
     // A front reaches sandboxes through the service alone.

@@ -20,12 +20,14 @@ use shared_protocol::{RuntimeName, SessionId};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
+use crate::api::ports::Previews;
 use crate::api::{ApiState, router};
 use crate::config::{Config, ServeFlags};
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
 use crate::runner_address::RunnerAddress;
 use crate::runtime::{Runtime, RuntimeError, Sandbox, SandboxSpec};
+use crate::service::ports::LinkKey;
 use crate::service::workspaces::Workspaces;
 use crate::service::{Caller, Role, Service, ServiceParts};
 use crate::session::{Registry, RegistryParts, SessionHandle};
@@ -201,8 +203,10 @@ impl Live {
         let session = sessions.get(&view.id).unwrap();
         let workspaces = Workspaces::new(dirs, sessions.clone());
         let keys = KeyTable::open("no-request-has-it", store);
-        let parts = ServiceParts { registry: sessions.clone(), keys, workspaces, metrics, exec: config.exec.clone() };
-        let router = router(ApiState { service: Service::new(parts) });
+        let (exec, link_key) = (config.exec.clone(), LinkKey::new([7; 32]));
+        let parts = ServiceParts { registry: sessions.clone(), keys, workspaces, metrics, exec, link_key };
+        let previews = Previews::new(config.preview.clone(), 8080);
+        let router = router(ApiState { service: Service::new(parts), previews });
         // The caller that the gate would attach to each request.
         let router = router.layer(axum::Extension(Caller::of("test", Role::Admin)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use shared_protocol::{ErrorBody, ErrorCode};
 
+use crate::api::ports::Previews;
 use crate::api::{ApiState, extract, gets_that_change, paths_without_key, router, routes};
 use crate::config::{Config, ServeFlags};
 use crate::key::KeyTable;
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::server::access::AccessPolicy;
 use crate::server::audit::AuditLog;
 use crate::server::gate::{self, Gate, GateParts};
+use crate::service::ports::LinkKey;
 use crate::service::workspaces::Workspaces;
 use crate::service::{Service, ServiceParts};
 use crate::session::fake::FakeRuntime;
@@ -60,8 +62,14 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
     let registry = Registry::new(parts).unwrap();
     let workspaces = Workspaces::new(dirs, registry.clone());
     let keys = KeyTable::open(FIRST_SECRET, store);
-    let parts =
-        ServiceParts { registry: registry.clone(), keys, workspaces, metrics: metrics.clone(), exec: config.exec };
+    let parts = ServiceParts {
+        registry: registry.clone(),
+        keys,
+        workspaces,
+        metrics: metrics.clone(),
+        exec: config.exec,
+        link_key: LinkKey::new([7; 32]),
+    };
     let service = Service::new(parts);
     let keys = service.keys().clone();
     let policy = AccessPolicy {
@@ -80,7 +88,8 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
         audit: Some(audit.clone()),
         gets_that_change: gets_that_change(),
     });
-    let router = router(ApiState { service }).layer(from_fn_with_state(gate, gate::pass));
+    let router = router(ApiState { service, previews: Previews::new(config.preview, 8080) })
+        .layer(from_fn_with_state(gate, gate::pass));
     Api { service: TowerToHyperService::new(router.clone()), router, runtime, registry, audit, folder }
 }
 
