@@ -133,9 +133,9 @@ impl PreviewGate {
 }
 
 pub async fn pass(State(gate): State<Arc<PreviewGate>>, request: Request, next: Next) -> Response {
-    let authority = authority_of(request.uri(), request.headers()).map(str::to_owned);
-    let address = authority.as_deref().and_then(|authority| gate.previews.address(host_of(authority)));
-    let (Some(address), Some(authority)) = (address, authority) else { return next.run(request).await };
+    let named = authority_of(request.uri(), request.headers())
+        .and_then(|authority| Some((gate.previews.address(host_of(authority))?, authority.to_owned())));
+    let Some((address, authority)) = named else { return next.run(request).await };
     let (start, peer) = (Instant::now(), request.extensions().get::<Peer>().copied());
     let wants_page = ports::wants_page(request.headers());
     let (session_id, port) = (address.session.clone(), address.port);

@@ -109,3 +109,33 @@ impl Ports {
         Err(ErrorBody::new(ErrorCode::PortClosed, message))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_connections_as_the_bound_says_and_an_end_makes_room() {
+        let open = Rc::new(Cell::new(0));
+        let mut slots: Vec<Slot> = (0..MAX_PORT_CONNECTIONS).map(|_| Slot::take(&open).unwrap()).collect();
+        assert_eq!(Slot::take(&open).err().unwrap().error_code, ErrorCode::LimitReached);
+        slots.pop();
+        assert!(Slot::take(&open).is_ok());
+        drop(slots);
+        assert_eq!(open.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_server_is_reached_on_either_loopback_and_a_closed_port_is_told() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = tokio::net::TcpListener::bind(address).await else { continue };
+            let port = listener.local_addr().unwrap().port();
+            let ports = Ports::default();
+            let connection = ports.connect(port).await.unwrap_or_else(|error| panic!("{address}: {error}"));
+            assert_eq!(ports.open.get(), 1);
+            drop((connection, listener));
+            assert_eq!(ports.open.get(), 0);
+            assert_eq!(ports.connect(port).await.err().unwrap().error_code, ErrorCode::PortClosed);
+        }
+    }
+}
