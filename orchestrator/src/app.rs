@@ -17,6 +17,7 @@ use crate::api::{self, ApiState};
 use crate::config::{Config, KEY_FILE, OnStop, host_memory_mb};
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
+use crate::network::{self, Asker, Network, NetworkLimits, NetworkParts, OwnPresets};
 use crate::runtime::Runtime;
 use crate::runtime::docker::{DockerConfig, DockerRuntime};
 use crate::runtime::local::{LocalConfig, LocalRuntime, TotalLimits};
@@ -65,10 +66,12 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         .context("cannot make the directory of workspaces")?
         .with_limit(config.workspaces.max_mb);
     let metrics = Metrics::new();
+    let network = network(&config, address, &metrics)?;
     let parts = RegistryParts {
         runtimes: runtimes.clone(),
         config: config.sessions.clone(),
         workspaces: dirs.clone(),
+        network: network.clone(),
         metrics: metrics.clone(),
         store: store.clone(),
         clock: Clock::start(),
@@ -87,6 +90,7 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         registry: sessions.clone(),
         keys: KeyTable::open(key.as_str(), store.clone()),
         workspaces: workspaces.clone(),
+        network,
         metrics: metrics.clone(),
         exec: config.exec.clone(),
         link_key: data.link_key()?,
@@ -218,6 +222,29 @@ async fn docker(config: &Config) -> anyhow::Result<Arc<dyn Runtime>> {
         total: total_limits(config),
     };
     Ok(Arc::new(DockerRuntime::new(docker).await?))
+}
+
+/// What all sessions share of the network. A preset that cannot be a policy is an error of the operator.
+fn network(config: &Config, address: SocketAddr, metrics: &Metrics) -> anyhow::Result<Network> {
+    let mut presets = OwnPresets::new();
+    for (name, rules) in &config.network.presets {
+        let policy = network::of_rules(rules, Asker::Trusted).with_context(|| format!("network.presets.{name}"))?;
+        presets.insert(name.clone(), Arc::new(policy));
+    }
+    let limit = |most: u64| (most > 0).then_some(most);
+    let limits = NetworkLimits {
+        connections: usize::try_from(config.network.max_connections).unwrap_or(usize::MAX),
+        bytes_per_second: limit(config.network.max_bytes_per_second),
+        total_bytes: limit(config.network.max_total_bytes),
+    };
+    let parts = NetworkParts {
+        limits,
+        presets,
+        default: config.network.default.clone(),
+        daemon_ports: vec![address.port()],
+        metrics: metrics.clone(),
+    };
+    Ok(Network::new(&config.data_dir, parts))
 }
 
 /// Raises the limit of open files: a session takes a few descriptors and a connection takes one, so the usual limit of 1,024

@@ -13,6 +13,7 @@ pub mod hash;
 pub mod image;
 pub mod key;
 pub mod metrics;
+pub mod network;
 pub mod owner;
 pub mod relay;
 pub mod runner_address;
@@ -34,5 +35,5 @@ pub const EMBEDDED_RUNNER_LIBC: &str = env!("COVE_EMBEDDED_RUNNER_LIBC");
 /// Runs the whole program if the daemon or a command started this process as a helper; otherwise returns `None`. Call it
 /// before any thread exists.
 pub fn helper_main() -> Option<std::process::ExitCode> {
-    runtime::local::launcher_main().or_else(image::unpack_main)
+    runtime::local::launcher_main().or_else(runtime::netns::main).or_else(image::unpack_main)
 }

@@ -50,6 +50,11 @@ struct PoolResultLabel {
     result: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
 type MakeHistogram = fn() -> Histogram;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,12 @@ pub enum PoolResult {
 
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
 
 struct Inner {
     registry: Registry,
@@ -76,6 +87,9 @@ struct Inner {
     pool_claims: Family<PoolResultLabel, Counter>,
     pool_refill_seconds: Family<PoolLabel, Histogram, MakeHistogram>,
     pool_refill_failures: Family<PoolLabel, Counter>,
+    network_connections: Counter,
+    network_bytes: Counter,
+    network_denials: Family<ReasonLabel, Counter>,
 }
 
 /// A histogram with buckets from 100 µs to 100 s.
@@ -111,6 +125,9 @@ impl Metrics {
             pool_claims: Family::default(),
             pool_refill_seconds: Family::new_with_constructor(create_histogram),
             pool_refill_failures: Family::default(),
+            network_connections: Counter::default(),
+            network_bytes: Counter::default(),
+            network_denials: Family::default(),
         };
         let mut inner = inner;
         let Inner {
@@ -127,7 +144,26 @@ impl Metrics {
             pool_claims,
             pool_refill_seconds,
             pool_refill_failures,
+            network_connections,
+            network_bytes,
+            network_denials,
         } = &mut inner;
+        registry.register(
+            "network_connections",
+            "TCP connections that programs in sandboxes have begun",
+            network_connections.clone(),
+        );
+        registry.register_with_unit(
+            "network",
+            "Bytes that programs in sandboxes have sent and received over the network",
+            Unit::Bytes,
+            network_bytes.clone(),
+        );
+        registry.register(
+            "network_denials",
+            "What programs in sandboxes were not allowed to reach, by reason",
+            network_denials.clone(),
+        );
         registry.register("sessions", "Sessions that the daemon knows, by status", sessions.clone());
         registry.register(
             "session_creates",
@@ -217,6 +253,18 @@ impl Metrics {
             OutcomeKind::Lost => "lost",
         };
         self.0.exec_seconds.get_or_create(&KindLabel { kind }).observe(seconds);
+    }
+
+    pub fn network_connected(&self) {
+        self.0.network_connections.inc();
+    }
+
+    pub fn network_bytes(&self, count: u64) {
+        self.0.network_bytes.inc_by(count);
+    }
+
+    pub fn network_denied(&self, reason: &'static str) {
+        self.0.network_denials.get_or_create(&ReasonLabel { reason }).inc();
     }
 
     pub fn bytes_in(&self, n: u64) {

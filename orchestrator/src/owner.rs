@@ -17,12 +17,14 @@ pub struct Creator {
     pub limits: OwnerLimits,
     /// Whether a refusal may say how much of the daemon is in use: that is the number of other owners' sessions.
     pub sees_totals: bool,
+    /// Whether the session may have network rules that reach private addresses.
+    pub may_reach_private: bool,
 }
 
 impl Creator {
     /// The holder of the first key, who has no limits but the daemon's.
     pub fn first() -> Self {
-        Self { owner: KeyName::first(), limits: OwnerLimits::default(), sees_totals: true }
+        Self { owner: KeyName::first(), limits: OwnerLimits::default(), sees_totals: true, may_reach_private: true }
     }
 }
 

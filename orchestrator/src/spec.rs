@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use shared_protocol::api::{NetworkMode, Profile, ResourcesView};
+use shared_protocol::api::{NetworkSpec, Profile, ResourcesView};
 use shared_protocol::{KeyName, RuntimeName, WorkspaceId};
 
 use crate::owner::WorkspaceName;
@@ -25,7 +25,8 @@ pub struct SessionSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     pub resources: ResourcesView,
-    pub network: NetworkMode,
+    /// What the session was created with. A client can change it later.
+    pub network: NetworkSpec,
     pub writable_root: bool,
     /// Without duplicates, in the order of [`Profile::ALL`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +54,7 @@ impl SessionSpec {
             workspace: None,
             labels: BTreeMap::new(),
             resources,
-            network: NetworkMode::None,
+            network: NetworkSpec::default(),
             writable_root: false,
             profiles: Vec::new(),
             lifetime,
@@ -80,12 +81,12 @@ impl SessionSpec {
             image,
             runtime,
             resources,
-            network,
             writable_root,
             profiles,
             workspace,
             // The claim sets these fields.
             owner: _,
+            network: _,
             labels: _,
             lifetime: _,
             idle_pause: _,
@@ -93,7 +94,6 @@ impl SessionSpec {
         self.image == *image
             && self.runtime == *runtime
             && self.resources == *resources
-            && self.network == *network
             && self.writable_root == *writable_root
             && self.profiles == *profiles
             && (self.workspace == *workspace || workspaces == LateWorkspaces::Mountable)
@@ -169,6 +169,7 @@ mod tests {
             labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
             lifetime: Duration::from_secs(5),
             idle_pause: Some(Duration::from_secs(2)),
+            network: NetworkSpec::preset(NetworkSpec::FULL),
             ..plain()
         };
         let in_workspace = SessionSpec { workspace: Some(WorkspaceId::new("w").unwrap()), ..plain() };
@@ -179,7 +180,6 @@ mod tests {
             for other in [
                 SessionSpec { image: "node".into(), ..plain() },
                 SessionSpec { runtime: RuntimeName::new("docker").unwrap(), ..plain() },
-                SessionSpec { network: NetworkMode::Full, ..plain() },
                 SessionSpec { writable_root: true, ..plain() },
                 SessionSpec { profiles: vec![Profile::Ptrace], ..plain() },
                 SessionSpec { resources: ResourcesView { pids: 99, ..RESOURCES }, ..plain() },

@@ -49,7 +49,7 @@ impl Engine {
             oci_runtime: self.oci_runtime.clone(),
             images: BTreeMap::new(),
             default_image: self.image.clone(),
-            network: "bridge".into(),
+            network: Some("bridge".into()),
             pull: Pull::Never,
             root_quota: true,
             total: TotalLimits { memory_bytes: 4 << 30, pids: 4096, cpu_weight_percent: 25 },

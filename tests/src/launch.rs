@@ -26,6 +26,8 @@ static LAUNCHES: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Launch {
     pub(crate) pid1: bool,
     pub(crate) user: Option<u32>,
+    /// The binary, if it is not the usual one.
+    pub(crate) binary: Option<PathBuf>,
     pub(crate) limits: Vec<String>,
     pub(crate) cgroup: Option<PathBuf>,
     /// Whether descriptor 9 stays open across exec, as with a careless parent.
@@ -46,6 +48,10 @@ pub(crate) struct Launched {
 }
 
 impl Launch {
+    fn binary(&self) -> &Path {
+        self.binary.as_deref().unwrap_or_else(|| runner_binary())
+    }
+
     /// The wrappers in their order: each executes the next.
     fn argv(&self) -> Vec<String> {
         let mut argv: Vec<String> = Vec::new();
@@ -74,7 +80,7 @@ impl Launch {
         if !self.pid1 {
             wrap(&["setpriv", "--pdeathsig", "TERM", "--"]);
         }
-        argv.push(runner_binary().to_string_lossy().into_owned());
+        argv.push(self.binary().to_string_lossy().into_owned());
         argv
     }
 
@@ -88,8 +94,7 @@ impl Launch {
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{argv:?}: {e}"));
         let outer = i32::try_from(child.id()).expect("a pid");
-        let is_binary =
-            |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == runner_binary());
+        let is_binary = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == self.binary());
         let pid = wait_until("the binary is executed", CLEANUP_DEADLINE, async || {
             let candidates = std::iter::once(outer).chain(procfs::children(outer).into_iter().map(|p| p.pid));
             // `unshare` forks, so the binary is its child; a binary that has already ended has no `exe`.

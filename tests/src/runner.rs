@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+use crate::binary::runner_binary;
 use crate::cgroup::MemoryCgroup;
 use crate::client::Client;
 use crate::http::Address;
@@ -105,6 +106,11 @@ impl Builder {
             tempfile::Builder::new().prefix("cove-e2e-").tempdir_in(scratch_base).expect("a scratch directory");
         let at = |name: &str| directory.path().join(name);
         set_mode(directory.path(), 0o755);
+        if self.launch.user.is_some() {
+            // This is a copy, because the original may be in somebody's home directory.
+            std::fs::copy(runner_binary(), at("runner")).expect("a copy of the binary");
+            self.launch.binary = Some(at("runner"));
+        }
         set_mode(scratch.path(), 0o755);
         give(scratch.path(), self.launch.user);
         let owner = self.launch.user.or(crate::is_root().then_some(SANDBOX_USER));

@@ -4,7 +4,7 @@
 //! | where | what |
 //! |---|---|
 //! | `routes/` | the table of all routes, which makes the router and the OpenAPI document |
-//! | `daemon`, `keys`, `sessions`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
+//! | `daemon`, `keys`, `sessions`, `network`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
 //! | `extract/` | reads the parts of a request: the caller, the address, the query, JSON, a streamed body |
 //! | `encode/` | writes the parts of an answer: events, files as bodies, files as JSON documents |
 //! | `error` | the one file that maps errors to HTTP |
@@ -19,6 +19,7 @@ mod files;
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
 mod keys;
+mod network;
 pub mod ports;
 mod routes;
 mod sessions;

@@ -15,6 +15,8 @@ mod forward;
 mod image;
 mod interrupt;
 mod key;
+mod network;
+mod network_option;
 mod options;
 mod output;
 mod pause;
@@ -80,6 +82,7 @@ enum Command {
     Pool(pool::PoolArgs),
     Image(image::ImageArgs),
     Key(key::KeyArgs),
+    Network(network::NetworkArgs),
     Doctor(doctor::DoctorArgs),
     Version(version::VersionArgs),
     Completion(completion::CompletionArgs),
@@ -104,6 +107,7 @@ pub fn main() -> ExitCode {
         Command::Pool(args) => on_one_thread(pool::pool(args)),
         Command::Image(args) => image::image(&args),
         Command::Key(args) => on_one_thread(key::key(args)),
+        Command::Network(args) => on_one_thread(network::network(args)),
         Command::Doctor(args) => on_one_thread(doctor::doctor(args)),
         Command::Version(args) => version::version(&args),
         Command::Completion(args) => completion::completion(&args),

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use shared_protocol::WorkspaceId;
-use shared_protocol::api::{CreateSessionRequest, NetworkMode, Profile, ResourcesRequest, TimeLimit};
+use shared_protocol::api::{CreateSessionRequest, NetworkSpec, Profile, ResourcesRequest, TimeLimit};
 
 use super::exit::Failure;
+use super::network_option;
 
 /// Idle seconds after which the daemon ends a session that was made for one command. Its client was killed and could not end it.
 const ABANDONED_SECONDS: u64 = 60;
@@ -33,9 +34,9 @@ pub struct SessionOptions {
     /// Disk limit in MiB
     #[arg(long, value_name = "N")]
     pub disk_mb: Option<u64>,
-    /// Give the sandbox a network, if the runtime has one (default: loopback only)
-    #[arg(long)]
-    pub network: bool,
+    /// What the sandbox may reach: none, packages, learn, full, a preset of the daemon, or rules such as example.com,*.example.com:8443
+    #[arg(long, value_name = "NETWORK", value_parser = network_option::parse)]
+    pub network: Option<NetworkSpec>,
     /// Make the root file system writable; what is written there ends with the session
     #[arg(long)]
     pub writable_root: bool,
@@ -67,7 +68,7 @@ impl SessionOptions {
             env: variables(&self.env)?,
             labels: self.labels.iter().cloned().collect(),
             resources: (resources != ResourcesRequest::default()).then_some(resources),
-            network: self.network.then_some(NetworkMode::Full),
+            network: self.network.clone(),
             writable_root: self.writable_root.then_some(true),
             profiles: self.profiles.clone(),
             ..CreateSessionRequest::default()

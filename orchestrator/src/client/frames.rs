@@ -189,6 +189,7 @@ mod tests {
             shell_restarted: true,
             oom_killed: true,
             awaiting_input: false,
+            network_denied: Vec::new(),
             duration_ms: 5,
             reason: None,
         };

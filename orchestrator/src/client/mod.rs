@@ -10,6 +10,7 @@ mod files;
 mod find;
 mod frames;
 mod keys;
+mod network;
 mod ports;
 mod sessions;
 mod terminal;

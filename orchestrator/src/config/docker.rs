@@ -7,7 +7,6 @@ use super::ConfigError;
 use super::settings::Settings;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
-const DEFAULT_NETWORK: &str = "bridge";
 /// Names that are not networks of their own: the host's network, no network, and the engine's choice.
 const REFUSED_NETWORKS: [&str; 3] = ["host", "none", "default"];
 
@@ -40,7 +39,8 @@ pub struct DockerSettings {
     pub oci_runtime: Option<String>,
     /// The engine's image for each image name.
     pub images: BTreeMap<String, String>,
-    pub network: String,
+    /// The engine's network for sessions with the network `full`. `None`: the daemon carries it.
+    pub network: Option<String>,
     pub pull: Pull,
     pub root_quota: bool,
 }
@@ -49,7 +49,7 @@ impl DockerSettings {
     pub(super) fn read(settings: &mut Settings) -> Result<Self, ConfigError> {
         let is_configured = settings.has_section("docker");
         let socket = settings.text("docker.socket")?.unwrap_or_else(|| DEFAULT_SOCKET.to_owned());
-        let network = settings.text("docker.network")?.unwrap_or_else(|| DEFAULT_NETWORK.to_owned());
+        let network = settings.text("docker.network")?;
         let complain = |settings: &Settings, key: &str, message: String| {
             Err(ConfigError::new(settings.origin_of(key).unwrap_or_default(), key, message))
         };
@@ -61,7 +61,9 @@ impl DockerSettings {
                 format!("must be the absolute path of a socket, not {socket:?}"),
             );
         }
-        if REFUSED_NETWORKS.contains(&network.as_str()) || !is_word(&network) {
+        if let Some(network) =
+            network.as_ref().filter(|name| REFUSED_NETWORKS.contains(&name.as_str()) || !is_word(name))
+        {
             return complain(settings, "docker.network", format!("must name a network of the engine, not {network:?}"));
         }
         let oci_runtime = settings.text("docker.oci_runtime")?;

@@ -13,6 +13,7 @@ mod flags;
 pub mod fuzz;
 mod local;
 mod log;
+mod network;
 mod origin;
 mod preview;
 mod server;
@@ -33,6 +34,7 @@ pub use exec::ExecConfig;
 pub use flags::ServeFlags;
 pub use local::{LocalSettings, Protection};
 pub use log::{LogConfig, LogFormat};
+pub use network::NetworkConfig;
 use origin::Origin;
 pub use preview::{PreviewConfig, Scheme};
 pub use server::{ApiKey, ServerConfig};
@@ -85,6 +87,7 @@ pub struct Config {
     pub docker: DockerSettings,
     pub workspaces: WorkspacesConfig,
     pub audit: AuditConfig,
+    pub network: NetworkConfig,
     pub preview: PreviewConfig,
     /// The image of the local runtime for each image name.
     pub images: BTreeMap<String, String>,
@@ -146,6 +149,7 @@ impl Config {
             local: LocalSettings::read(&mut settings)?,
             docker: DockerSettings::read(&mut settings)?,
             workspaces: WorkspacesConfig::read(&mut settings)?,
+            network: NetworkConfig::read(&mut settings)?,
             preview: PreviewConfig::read(&mut settings)?,
             images: images(&mut settings)?,
             pool: settings.numbers("pool", 0..=MAX_POOL_SIZE)?,

@@ -10,8 +10,8 @@ use super::origin::Origin;
 use super::{ConfigError, suggestion};
 
 /// Variables `COVE_SECTION_…` with these sections are settings. Others that begin with `COVE_` may belong to other programs.
-const SECTIONS: [&str; 10] =
-    ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit", "preview"];
+const SECTIONS: [&str; 11] =
+    ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit", "network", "preview"];
 
 /// Short variables for the most common settings.
 const SHORT_VARIABLES: [(&str, &str); 6] = [
@@ -207,6 +207,15 @@ impl Settings {
             Value::Toml(_) => None,
         };
         pairs.ok_or_else(|| ConfigError::new(origin, key, "must be a table of strings".into()))
+    }
+
+    /// A table of any values. A variable cannot have one.
+    pub fn table(&mut self, key: &str) -> Result<Option<toml::Table>, ConfigError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some((Value::Toml(toml::Value::Table(table)), _)) => Ok(Some(table)),
+            Some((_, origin)) => Err(ConfigError::new(origin, key, "must be a table in the configuration file".into())),
+        }
     }
 
     /// The keys that were given in a section whose keys the user chooses, each with its name there.

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use nix::sched::CloneFlags;
 use shared_protocol::SANDBOX_USER;
 
+use crate::runtime::netns::resolv_conf;
+
 use super::ImportSummary;
 
 /// The hidden subcommand that makes `cove` unpack an image.
@@ -132,6 +134,13 @@ fn complete() -> Result<(), String> {
             let gap = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
             std::fs::write(file, format!("{known}{gap}{line}")).map_err(|e| format!("adding a user to {file}: {e}"))?;
         }
+    }
+    // An image has no name server of its own: it may have that of the machine that made it, or a link to nowhere.
+    if Path::new("/etc").is_dir() {
+        let _ = std::fs::remove_file("/etc/resolv.conf");
+        std::fs::write("/etc/resolv.conf", resolv_conf()).map_err(|e| format!("writing /etc/resolv.conf: {e}"))?;
+        let readable = PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions("/etc/resolv.conf", readable).map_err(|e| e.to_string())?;
     }
     if SHELLS.iter().any(|shell| Path::new(shell).is_file()) {
         Ok(())

@@ -13,16 +13,16 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// The files of `/etc` that say who and what is there: names and contents. The users are the sandbox user, and the two that every
+/// The files of `/etc` that say who and what is there, and who knows names of hosts. The users are the sandbox user, and the two that every
 /// system has.
-pub fn system_files() -> [(&'static str, String); 3] {
+pub fn system_files() -> [(&'static str, String); 4] {
     let passwd = format!(
         "root:x:0:0:root:/root:/usr/sbin/nologin\n\
          sandbox:x:{SANDBOX_USER}:{SANDBOX_USER}:sandbox:/home/sandbox:/bin/bash\n\
          nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     );
     let group = format!("root:x:0:\ntty:x:5:\nsandbox:x:{SANDBOX_USER}:\nnogroup:x:65534:\n");
-    [("passwd", passwd), ("group", group), ("hosts", HOSTS.to_owned())]
+    [("passwd", passwd), ("group", group), ("hosts", HOSTS.to_owned()), ("resolv.conf", super::netns::resolv_conf())]
 }
 
 /// Writes `hosts` to a file, for engines that take it by its path.

@@ -7,6 +7,7 @@
 pub mod docker;
 mod files;
 pub mod local;
+pub mod netns;
 pub mod policy;
 mod process;
 pub mod syscalls;
@@ -15,9 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use shared_protocol::api::{ImageView, StatsView};
+use shared_protocol::api::{ImageView, NetworkSpec, StatsView};
 use shared_protocol::{RuntimeName, SessionId};
 
+pub use netns::SandboxSockets;
 pub use process::{ProcessSample, ProcessState};
 
 use crate::runner_address::RunnerAddress;
@@ -58,6 +60,8 @@ pub struct Sandbox {
     pub address: RunnerAddress,
     /// Resolves when the sandbox ends without being asked to, with the cause as far as it is known.
     pub ended: tokio::sync::oneshot::Receiver<String>,
+    /// The sockets through which programs inside reach the daemon instead of a network. `None` if this host cannot open them.
+    pub network: Option<SandboxSockets>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +100,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// Which limits of sandboxes this host does not enforce, and why; `None` if it enforces all.
     fn unenforced_limits(&self) -> Option<String> {
         None
+    }
+
+    /// Refuses a network that sandboxes of this runtime cannot have. It is not asked about `none`.
+    fn opens_network(&self, _network: &NetworkSpec) -> Result<(), RuntimeError> {
+        Err(RuntimeError::Unsupported(format!("sandboxes of the {} runtime have no network here", self.name())))
     }
 
     /// The images that a session can be created from, including the configured names.

@@ -35,7 +35,13 @@ impl Caller {
 
     /// The caller as the creator of a session.
     pub(super) fn creator(&self) -> Creator {
-        Creator { owner: self.0.name.clone(), limits: self.0.limits, sees_totals: self.role() == Role::Admin }
+        let is_admin = self.role() == Role::Admin;
+        Creator {
+            owner: self.0.name.clone(),
+            limits: self.0.limits,
+            sees_totals: is_admin,
+            may_reach_private: is_admin,
+        }
     }
 
     /// Waits until the caller's key is removed.

@@ -106,7 +106,7 @@ impl From<SessionError> for ErrorBody {
             SessionError::WorkspaceNotFound(_) => ErrorCode::WorkspaceNotFound,
             SessionError::Conflict(_) => ErrorCode::Conflict,
             SessionError::Limit { .. } => ErrorCode::LimitReached,
-            SessionError::NeedsAdmin(_) => ErrorCode::Forbidden,
+            SessionError::NeedsAdmin(_) | SessionError::Forbidden(_) => ErrorCode::Forbidden,
             SessionError::Internal(_) => ErrorCode::InternalError,
         };
         let mut body = Self::new(code, error.to_string());

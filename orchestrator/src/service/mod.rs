@@ -20,6 +20,7 @@ mod error;
 pub mod files;
 mod in_sandbox;
 mod keys;
+mod network;
 pub mod output;
 pub mod ports;
 mod sessions;
@@ -37,6 +38,7 @@ pub use daemon::Daemon;
 pub use error::{CallError, InvalidRequest, KeysError};
 pub use files::Files;
 pub use keys::Keys;
+pub use network::{DecisionStream, Networks, Refresh};
 pub use ports::Ports;
 pub use sessions::Sessions;
 pub use shells::Shells;
@@ -46,6 +48,7 @@ pub use crate::session::{SessionError, SessionFilter};
 use crate::config::ExecConfig;
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
+use crate::network::Network;
 use crate::session::Registry;
 use access::Access;
 use workspaces::Workspaces;
@@ -55,6 +58,7 @@ pub struct ServiceParts {
     pub registry: Registry,
     pub keys: KeyTable,
     pub workspaces: Workspaces,
+    pub network: Network,
     pub metrics: Metrics,
     pub exec: ExecConfig,
     /// The key that links to ports are signed with.
@@ -73,13 +77,14 @@ struct Areas {
     ports: Ports,
     daemon: Daemon,
     keys: Keys,
+    networks: Networks,
     workspaces: Workspaces,
     access: Access,
 }
 
 impl Service {
     pub fn new(parts: ServiceParts) -> Self {
-        let ServiceParts { registry, keys, workspaces, metrics, exec, link_key } = parts;
+        let ServiceParts { registry, keys, workspaces, network, metrics, exec, link_key } = parts;
         let access = Access::new(registry.clone(), workspaces.clone());
         Self(Arc::new(Areas {
             sessions: Sessions::new(access.clone(), registry.clone()),
@@ -88,6 +93,7 @@ impl Service {
             files: Files::new(access.clone(), metrics.clone()),
             ports: Ports::new(access.clone(), metrics.clone(), link_key),
             keys: Keys::new(access.clone(), keys, registry.clone()),
+            networks: Networks::new(access.clone(), network),
             daemon: Daemon::new(access.clone(), registry, metrics),
             workspaces,
             access,
@@ -116,6 +122,10 @@ impl Service {
 
     pub fn daemon(&self) -> &Daemon {
         &self.0.daemon
+    }
+
+    pub fn networks(&self) -> &Networks {
+        &self.0.networks
     }
 
     pub fn keys(&self) -> &Keys {

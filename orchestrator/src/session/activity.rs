@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::shared::Shared;
 use super::{Phase, SessionError};
+use crate::network::SessionNetwork;
 use crate::runner_client::RunnerClient;
 
 /// Counts as activity until it is dropped: the session cannot expire meanwhile, and its idle time restarts at the begin and
@@ -29,6 +30,11 @@ impl Activity {
 
     pub fn session_id(&self) -> &SessionId {
         &self.shared.facts.id
+    }
+
+    /// What programs of the session may reach, and what they were denied.
+    pub fn network(&self) -> &Arc<SessionNetwork> {
+        &self.shared.network
     }
 
     /// Sets the directory of the shell `main` after a command has ended.

@@ -21,6 +21,9 @@ pub enum SessionError {
     Conflict(String),
     #[error("{message}")]
     Limit { message: String, details: Value },
+    /// The caller's key may not do this.
+    #[error("{0}")]
+    Forbidden(String),
     /// Only an admin key may do this.
     #[error("{0} needs an admin key")]
     NeedsAdmin(&'static str),
@@ -52,6 +55,15 @@ impl From<crate::runtime::RuntimeError> for SessionError {
             E::Full(message) => Self::Limit { message, details: serde_json::json!({ "what": "sandboxes" }) },
             E::Gone(id) => Self::Lost { id, reason: "its runtime no longer knows it".into() },
             E::Failed { .. } => Self::Internal(Self::chain(&error)),
+        }
+    }
+}
+
+impl From<crate::network::NetworkError> for SessionError {
+    fn from(error: crate::network::NetworkError) -> Self {
+        match error {
+            crate::network::NetworkError::NeedsAdmin { .. } => Self::Forbidden(error.to_string()),
+            _ => Self::InvalidRequest(error.to_string()),
         }
     }
 }

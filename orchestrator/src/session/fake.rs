@@ -143,7 +143,7 @@ impl Runtime for FakeRuntime {
             state.alive.insert(spec.id.clone(), sender);
         }
         let path = state.runner.clone().unwrap_or_else(|| PathBuf::from(format!("/nowhere/{}", spec.id)));
-        Ok(Sandbox { address: RunnerAddress::Unix(path), ended })
+        Ok(Sandbox { address: RunnerAddress::Unix(path), ended, network: None })
     }
 
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
@@ -159,7 +159,7 @@ impl Runtime for FakeRuntime {
         let before = state.alive.insert(id.clone(), sender);
         state.forsaken.extend(before);
         let path = state.runner.clone().unwrap_or_else(|| PathBuf::from(format!("/nowhere/{id}")));
-        Ok(Sandbox { address: RunnerAddress::Unix(path), ended })
+        Ok(Sandbox { address: RunnerAddress::Unix(path), ended, network: None })
     }
 
     fn late_workspaces(&self) -> LateWorkspaces {

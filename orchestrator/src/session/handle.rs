@@ -12,6 +12,7 @@ use super::facts::Facts;
 use super::resolve::Update;
 use super::shared::{Begin, Shared};
 use super::{Activity, EndReason, Phase, SessionError};
+use crate::network::SessionNetwork;
 use crate::runner_client::RunnerClient;
 
 /// The longest time that a request waits for a session that is still being created or woken.
@@ -35,6 +36,20 @@ impl SessionHandle {
 
     pub fn phase(&self) -> Phase {
         self.0.phase()
+    }
+
+    /// What the session may reach, and what was decided about that.
+    pub fn network(&self) -> &Arc<SessionNetwork> {
+        &self.0.network
+    }
+
+    /// Resolves when the session is over.
+    pub fn over(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut phases = self.0.watch();
+        let id = self.id().clone();
+        async move {
+            let _ = phases.wait_for(|phase| phase.refusal(&id).is_some()).await;
+        }
     }
 
     pub(crate) fn facts(&self) -> &Facts {

@@ -50,3 +50,4 @@ pub use phase::{EndReason, Phase};
 pub use recovery::Recovered;
 pub use registry::{Registry, RegistryParts};
 use resolve::Plan;
+pub use resolve::Update;

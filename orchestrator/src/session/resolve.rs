@@ -10,6 +10,7 @@ use shared_protocol::{KeyName, RuntimeName};
 
 use super::SessionError;
 use crate::config::SessionsConfig;
+use crate::network::SessionPolicy;
 use crate::runtime::policy::max_disk_mb;
 use crate::spec::{SessionSpec, Variables};
 
@@ -76,6 +77,7 @@ impl Plan {
 pub struct Update {
     pub lifetime: Option<Duration>,
     pub labels: Option<BTreeMap<String, String>>,
+    pub network: Option<SessionPolicy>,
 }
 
 impl Update {
@@ -87,7 +89,7 @@ impl Update {
             check_labels(labels)?;
         }
         let lifetime = ttl.into_iter().chain(idle).min().map(Duration::from_secs);
-        Ok(Self { lifetime, labels: request.labels })
+        Ok(Self { lifetime, labels: request.labels, network: None })
     }
 }
 
@@ -187,7 +189,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), SessionError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use shared_protocol::api::NetworkMode;
+    use shared_protocol::api::NetworkSpec;
 
     fn resolve(json: &str) -> Result<SessionSpec, SessionError> {
         resolve_with(json, &SessionsConfig::default())
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(plan.image, "base");
         assert_eq!(plan.resources, config.default_resources);
         assert_eq!(plan.lifetime, Duration::from_secs(config.default_ttl_seconds));
-        assert_eq!(plan.network, NetworkMode::None);
+        assert_eq!(plan.network, NetworkSpec::default());
         assert!(!plan.writable_root);
     }
 
@@ -227,7 +229,7 @@ mod tests {
         let update = |json: &str| Update::resolve(serde_json::from_str(json).unwrap(), &SessionsConfig::default());
         assert_eq!(update("{}").unwrap(), Update::default());
         let both = update(r#"{"ttl_seconds":50,"idle_seconds":20}"#).unwrap();
-        assert_eq!(both, Update { lifetime: Some(Duration::from_secs(20)), labels: None });
+        assert_eq!(both, Update { lifetime: Some(Duration::from_secs(20)), labels: None, network: None });
         assert_eq!(update(r#"{"idle_seconds":9}"#).unwrap().lifetime, Some(Duration::from_secs(9)));
         assert_eq!(update(r#"{"labels":{}}"#).unwrap().labels, Some(BTreeMap::new()));
         for (json, name) in [

@@ -17,6 +17,7 @@ use super::driver::update::{MAX_UPDATES_ASKED, UpdateAsked};
 use super::facts::{FIRST_CWD, Facts};
 use super::resolve::Update;
 use super::{Activity, DetachedActivity, EndReason, Phase, SessionError};
+use crate::network::{Network, SessionNetwork};
 use crate::runner_client::RunnerClient;
 use crate::store::{SessionRow, Touch};
 
@@ -27,6 +28,7 @@ pub const MAX_DETACHED_FOLLOWED: usize = 64;
 #[derive(Debug)]
 pub struct Shared {
     pub facts: Facts,
+    pub network: Arc<SessionNetwork>,
     state: Mutex<SessionState>,
     phase: watch::Sender<Phase>,
     /// Wakes the driver. The permit is kept, so no wake-up is lost while the driver is busy.
@@ -72,13 +74,16 @@ pub enum Begin {
 }
 
 impl Shared {
-    pub fn new(facts: Facts, used: Arc<Notify>) -> Self {
+    pub fn new(facts: Facts, network: &Network, used: Arc<Notify>) -> Self {
+        let policy = network.recall(&facts.spec.network);
+        let network = Arc::new(SessionNetwork::new(network.clone(), facts.id.clone(), policy));
         let (last_activity, source) = (facts.created, facts.source);
         let (lifetime, labels) = (facts.spec.lifetime, facts.spec.labels.clone());
         let (pause_asked, pauses) = mpsc::channel(MAX_PAUSES_ASKED);
         let (update_asked, updates) = mpsc::channel(MAX_UPDATES_ASKED);
         Self {
             facts,
+            network,
             state: Mutex::new(SessionState {
                 lifetime,
                 labels,
@@ -108,8 +113,11 @@ impl Shared {
         taken.unwrap_or_else(|| (mpsc::channel(1).1, mpsc::channel(1).1))
     }
 
-    /// Changes lifetime and labels. The idle time restarts, and the driver looks again when the session expires.
+    /// Changes lifetime, labels and network. The idle time restarts, and the driver looks again when the session expires.
     pub fn update(&self, update: Update) {
+        if let Some(network) = update.network {
+            self.network.set_policy(network);
+        }
         let mut state = self.state();
         if let Some(lifetime) = update.lifetime {
             state.lifetime = lifetime;
@@ -351,7 +359,7 @@ impl Shared {
             workspace_id: spec.workspace.clone(),
             labels: state.labels.clone(),
             resources: spec.resources,
-            network: spec.network,
+            network: self.network.asked(),
             writable_root: spec.writable_root,
             profiles: spec.profiles.clone(),
             acquire_source: state.source,

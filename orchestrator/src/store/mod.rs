@@ -24,6 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use shared_protocol::api::NetworkSpec;
 use shared_protocol::{KeyName, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -61,11 +62,12 @@ pub enum Write {
     /// Replaces the row of a pooled sandbox by the row of the session that claims it, with that row's status. Refused with
     /// `NotIdle` unless the old row is `pool_idle`, so of two claims one wins.
     Claim(Box<SessionRow>),
-    /// Changes the lifetime or the labels of a session that lives. `None` leaves a value as it is.
+    /// Changes the lifetime, the labels or the network of a session that lives. `None` leaves a value as it is.
     Update {
         id: SessionId,
         lifetime: Option<Duration>,
         labels: Option<BTreeMap<String, String>>,
+        network: Option<NetworkSpec>,
     },
     /// The session is about to end. This is written before anything is removed.
     Destroying {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use shared_protocol::SessionId;
-use shared_protocol::api::SessionStatus;
+use shared_protocol::api::{NetworkSpec, SessionStatus};
 
 use super::key_row;
 use super::row::{from_millis, read_facts, to_millis};
@@ -34,7 +34,9 @@ pub fn apply(connection: &Connection, write: &Write) -> rusqlite::Result<bool> {
             let sql = "UPDATE sessions SET status = 'pool_idle' WHERE id = ?1 AND status = 'creating'";
             changed(connection.prepare_cached(sql)?.execute([id.as_str()]))
         }
-        Write::Update { id, lifetime, labels } => update(connection, id, *lifetime, labels.as_ref()),
+        Write::Update { id, lifetime, labels, network } => {
+            update(connection, id, *lifetime, labels.as_ref(), network.as_ref())
+        }
         Write::Destroying { id, end } => {
             let sql = "UPDATE sessions SET status = 'destroying', ending = ?2, reason = ?3 WHERE id = ?1";
             changed(connection.prepare_cached(sql)?.execute(params![id.as_str(), end.status.as_str(), end.reason]))
@@ -98,15 +100,18 @@ fn update(
     id: &SessionId,
     lifetime: Option<Duration>,
     labels: Option<&BTreeMap<String, String>>,
+    network: Option<&NetworkSpec>,
 ) -> rusqlite::Result<bool> {
-    let labels = labels.map(serde_json::to_string).transpose();
-    let labels = labels.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let unwritable = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
+    let labels = labels.map(serde_json::to_string).transpose().map_err(unwritable)?;
+    let network = network.map(serde_json::to_string).transpose().map_err(unwritable)?;
     let seconds = lifetime.map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
     let sql = "UPDATE sessions SET facts = json_set(facts, \
                '$.lifetime_seconds', coalesce(?2, facts ->> '$.lifetime_seconds'), \
-               '$.labels', json(coalesce(?3, facts -> '$.labels', '{}'))) \
+               '$.labels', json(coalesce(?3, facts -> '$.labels', '{}')), \
+               '$.network', json(coalesce(?4, facts -> '$.network'))) \
                WHERE id = ?1 AND status IN ('running', 'paused')";
-    changed(connection.prepare_cached(sql)?.execute(params![id.as_str(), seconds, labels]))
+    changed(connection.prepare_cached(sql)?.execute(params![id.as_str(), seconds, labels, network]))
 }
 
 fn json(row: &SessionRow) -> rusqlite::Result<String> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use shared_protocol::api::{AcquireSource, KeyRole, NetworkMode, ResourcesView, SessionStatus};
+use shared_protocol::api::{AcquireSource, KeyRole, NetworkSpec, ResourcesView, SessionStatus};
 use shared_protocol::{KeyName, RuntimeName, SessionId, WorkspaceId};
 
 use super::*;
@@ -78,7 +78,7 @@ async fn a_change_of_lifetime_or_labels_is_there_at_the_next_start_and_the_rest_
     let (_folder, path) = file();
     let (store, _) = Store::open(&path).unwrap();
     let labels = BTreeMap::from([("job".to_owned(), "a \"b\" ' é".to_owned())]);
-    let update = |number, lifetime, labels| Write::Update { id: id(number), lifetime, labels };
+    let update = |number, lifetime, labels| Write::Update { id: id(number), lifetime, labels, network: None };
     for number in 1..=3 {
         store.write(insert(number, SessionStatus::Running)).await.unwrap();
     }
@@ -86,6 +86,9 @@ async fn a_change_of_lifetime_or_labels_is_there_at_the_next_start_and_the_rest_
     store.write(update(2, None, Some(labels.clone()))).await.unwrap();
     store.write(update(3, Some(Duration::from_secs(5)), Some(labels.clone()))).await.unwrap();
     store.write(update(3, None, Some(BTreeMap::new()))).await.unwrap();
+    let network: NetworkSpec = serde_json::from_str(r#"{"allow":["example.com"]}"#).unwrap();
+    let set = Write::Update { id: id(3), lifetime: None, labels: None, network: Some(network.clone()) };
+    store.write(set).await.unwrap();
     store.write(insert(4, SessionStatus::Destroyed)).await.unwrap();
     assert!(store.write(update(4, Some(Duration::ZERO), None)).await.is_err(), "it has ended");
     store.close().await;
@@ -98,7 +101,7 @@ async fn a_change_of_lifetime_or_labels_is_there_at_the_next_start_and_the_rest_
     };
     assert_eq!(*rows[0].spec, changed(Some(77), &spec.labels));
     assert_eq!(*rows[1].spec, changed(None, &labels));
-    assert_eq!(*rows[2].spec, changed(Some(5), &BTreeMap::new()));
+    assert_eq!(*rows[2].spec, SessionSpec { network, ..changed(Some(5), &BTreeMap::new()) });
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn rows_of_an_earlier_version_are_read_and_written_as_they_were() {
     assert_eq!(SessionRow { spec, source, ..row(1, SessionStatus::Running) }.facts_text().unwrap(), OLD_FACTS);
     let (spec, source) = row::read_facts(OLD_PLAIN_FACTS).unwrap();
     let expected = SessionSpec {
-        network: NetworkMode::Full,
+        network: NetworkSpec::preset(NetworkSpec::FULL),
         writable_root: true,
         ..SessionSpec::plain("base", RuntimeName::local(), RESOURCES, Duration::from_secs(7))
     };

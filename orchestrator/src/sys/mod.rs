@@ -17,3 +17,11 @@ pub mod pidfd;
 pub mod process;
 pub mod quota;
 pub mod sched;
+
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+
+/// Takes a descriptor that `recvmsg` has just received. Nobody else knows its number.
+pub fn received_fd(number: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has made this descriptor for the message; the caller passes each of them here once.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}

@@ -6,6 +6,7 @@ mod exec;
 mod fs;
 mod image;
 mod key;
+mod network;
 mod pool;
 mod port;
 mod run;
@@ -19,12 +20,16 @@ pub use exec::{
 pub use fs::{FsReadView, FsWriteRequest, MkdirRequest, MoveRequest, UploadedView};
 pub use image::ImageView;
 pub use key::{CreateKeyRequest, KeyList, KeyRole, KeyView, NewKeyView};
+pub use network::{
+    NetworkDecision, NetworkLogView, NetworkRule, NetworkRuleParts, NetworkRules, NetworkSpec, NetworkVerdict,
+    NetworkView, NetworkWish, PackagesView, RegistryProblem, RegistryView, SetNetworkRequest,
+};
 pub use pool::{PoolView, SetPoolRequest};
 pub use port::{DEFAULT_LINK_SECONDS, MAX_LINK_SECONDS, PortUrlRequest, PortUrlView};
 pub use run::{ApiRunRequest, RunDone, RunReply};
 pub use session::{
-    AcquireSource, CreateSessionRequest, NetworkMode, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus,
-    SessionView, StatsView, UpdateSessionRequest,
+    AcquireSource, CreateSessionRequest, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus, SessionView,
+    StatsView, UpdateSessionRequest,
 };
 pub use time_limit::TimeLimit;
 pub use workspace::{WorkspaceList, WorkspaceView};

@@ -72,6 +72,9 @@ pub struct RunDone {
     pub oom_killed: bool,
     /// How long the program ran, in milliseconds.
     pub duration_ms: u64,
+    /// What programs of the session tried to reach while this ran and were not allowed to, as rules that would allow it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network_denied: Vec<String>,
     /// The reason, if `kind` is `never_ran` or `lost`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::NetworkSpec;
 use crate::{KeyName, RuntimeName, SessionId, WorkspaceId};
 
 /// A session to create. Every field is optional.
@@ -39,9 +40,9 @@ pub struct CreateSessionRequest {
     /// Limits on processor, memory, processes and disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesRequest>,
-    /// Which network the sandbox has. The default is `none`.
+    /// What the session may reach over the network. The default is the daemon's setting, normally `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<NetworkMode>,
+    pub network: Option<NetworkSpec>,
     /// Make the root file system writable. What is written there is deleted with the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable_root: Option<bool>,
@@ -119,18 +120,6 @@ pub struct ResourcesView {
     pub pids: u64,
     /// Disk in MiB.
     pub disk_mb: u64,
-}
-
-/// The network that a sandbox has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum NetworkMode {
-    /// Loopback only.
-    #[default]
-    None,
-    /// A network with access to the outside, where the runtime has one: on Docker, the network that `docker.network` names.
-    Full,
 }
 
 /// The stage of a session's life.
@@ -219,7 +208,7 @@ pub struct SessionView {
     /// Its limits.
     pub resources: ResourcesView,
     /// The network that its sandbox has.
-    pub network: NetworkMode,
+    pub network: NetworkSpec,
     /// Whether its root file system is writable.
     pub writable_root: bool,
     /// The profiles that it was created with.

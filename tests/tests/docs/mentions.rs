@@ -4,11 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The folders of this repository. A path in backquotes that begins with one of them names a file of the repository.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 13] = [
     "bench/",
     "docs/",
     "fuzz/",
+    "network-policy/",
+    "network-wire/",
     "orchestrator/",
+    "registries/",
     "runner/",
     "scripts/",
     "shared-protocol/",

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 pub use document::file_document;
 pub use events::Format;
 pub use file::{archive_body, file_body, file_head};
-pub use stream::stream;
+pub use stream::{KEEP_ALIVE, stream};
 
 pub fn base64(bytes: Vec<u8>) -> String {
     STANDARD.encode(bytes)

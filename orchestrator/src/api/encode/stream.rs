@@ -14,7 +14,7 @@ use super::events::{Encoder, Format};
 use crate::service::commands::ExecStream;
 
 /// The time after which a silent stream sends a keep-alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The most bytes of events that are sent in one write.
 const BATCH_BYTES: usize = 64 << 10;

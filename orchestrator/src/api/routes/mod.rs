@@ -8,9 +8,9 @@ mod route;
 use serde_json::{Value, json};
 use shared_protocol::api::{
     ApiExecRequest, ApiExecView, ApiRunRequest, CreateKeyRequest, CreateSessionRequest, DetachedView, ExecReply,
-    FsReadView, FsWriteRequest, ImageView, KeyList, MkdirRequest, MoveRequest, NewKeyView, OkView, PoolView,
-    PortUrlRequest, PortUrlView, RunReply, SessionStatus, SessionView, SetPoolRequest, StatsView, UpdateSessionRequest,
-    UploadedView, WorkspaceList,
+    FsReadView, FsWriteRequest, ImageView, KeyList, MkdirRequest, MoveRequest, NetworkDecision, NetworkLogView,
+    NetworkView, NewKeyView, OkView, PackagesView, PoolView, PortUrlRequest, PortUrlView, RunReply, SessionStatus,
+    SessionView, SetNetworkRequest, SetPoolRequest, StatsView, UpdateSessionRequest, UploadedView, WorkspaceList,
 };
 use shared_protocol::id::ID_PATTERN;
 use shared_protocol::runner::{
@@ -20,14 +20,14 @@ use shared_protocol::runner::{
 
 use super::commands::{exec, execs, input, run, shells, stdin, terminal};
 use super::files::{archive, documents, raw, upload};
-use super::{daemon, keys, ports, sessions, workspaces};
+use super::{daemon, keys, network, ports, sessions, workspaces};
 #[cfg(test)]
 pub use route::Place;
 pub use route::Route;
 use route::{any_method, delete, flag_schema, get, patch, path_schema, post, put, size_schema, whole_schema};
 
 pub fn all() -> Vec<Route> {
-    [about_the_daemon(), keys(), sessions(), commands(), shells(), ports(), files(), workspaces()]
+    [about_the_daemon(), keys(), sessions(), networks(), commands(), shells(), ports(), files(), workspaces()]
         .into_iter()
         .flatten()
         .collect()
@@ -113,6 +113,32 @@ fn sessions() -> Vec<Route> {
             .replies::<SessionView>(200),
         get("/v1/sessions/{session_id}/stats", sessions::stats, "Read what a session uses now")
             .replies::<StatsView>(200),
+    ]
+}
+
+fn networks() -> Vec<Route> {
+    vec![
+        get("/v1/sessions/{session_id}/network", network::get, "Describe what a session may reach over the network")
+            .replies::<NetworkView>(200),
+        put("/v1/sessions/{session_id}/network", network::set, "Change what a session may reach over the network")
+            .takes::<SetNetworkRequest>()
+            .replies::<NetworkView>(200),
+        get(
+            "/v1/sessions/{session_id}/network/log",
+            network::log,
+            "Read the last decisions about a session's network, or follow them",
+        )
+        .query("follow", flag_schema(), "Stream decisions as they are made, until the session ends")
+        .query("after", whole_schema(), "Only decisions with a higher sequence number")
+        .replies::<NetworkLogView>(200)
+        .replies_bytes(200, "text/event-stream")
+        .replies_as::<NetworkDecision>(200, "application/x-ndjson"),
+        get("/v1/network/packages", network::packages, "List the registries that the network `packages` allows")
+            .for_admins()
+            .replies::<PackagesView>(200),
+        post("/v1/network/packages", network::detect, "Ask the host's package managers for their registries again")
+            .for_admins()
+            .replies::<PackagesView>(200),
     ]
 }
 

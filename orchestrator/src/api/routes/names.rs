@@ -13,13 +13,14 @@ pub struct Tag {
 pub const DAEMON: Tag = Tag { name: "daemon", about: "The daemon itself: health, metrics, images and pools" };
 pub const KEYS: Tag = Tag { name: "keys", about: "API keys: who may call the daemon, and how much of it" };
 pub const SESSIONS: Tag = Tag { name: "sessions", about: "Sessions: one sandbox each, with its shells" };
+pub const NETWORK: Tag = Tag { name: "network", about: "What sessions may reach over the network" };
 pub const COMMANDS: Tag = Tag { name: "commands", about: "Commands in shells, and programs beside them" };
 pub const SHELLS: Tag = Tag { name: "shells", about: "Persistent shells and terminals" };
 pub const FILES: Tag = Tag { name: "files", about: "Files in a session's sandbox" };
 pub const PORTS: Tag = Tag { name: "ports", about: "Servers in a session's sandbox" };
 pub const WORKSPACES: Tag = Tag { name: "workspaces", about: "Directories that outlive sessions" };
 
-pub const TAGS: [Tag; 8] = [DAEMON, KEYS, SESSIONS, COMMANDS, SHELLS, PORTS, FILES, WORKSPACES];
+pub const TAGS: [Tag; 9] = [DAEMON, KEYS, SESSIONS, NETWORK, COMMANDS, SHELLS, PORTS, FILES, WORKSPACES];
 
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
@@ -30,10 +31,11 @@ pub struct Name {
 
 /// The name of a route's operation. A test fails if a route has none.
 pub fn name(route: &Route) -> Option<Name> {
-    let tables: [(Tag, &[Entry]); 8] = [
+    let tables: [(Tag, &[Entry]); 9] = [
         (DAEMON, OF_DAEMON),
         (KEYS, OF_KEYS),
         (SESSIONS, OF_SESSIONS),
+        (NETWORK, OF_NETWORK),
         (COMMANDS, OF_COMMANDS),
         (SHELLS, OF_SHELLS),
         (PORTS, OF_PORTS),
@@ -112,6 +114,34 @@ const OF_DAEMON: &[Entry] = &[
         "setPool",
         "Makes, resizes or, with size 0, removes the pool of an image. It fills in the background.",
     ),
+];
+
+const OF_NETWORK: &[Entry] = &[
+    (
+        "get",
+        "/v1/sessions/{session_id}/network",
+        "getNetwork",
+        "The policy as rules, what was used so far, and how much. Does not count as activity.",
+    ),
+    (
+        "put",
+        "/v1/sessions/{session_id}/network",
+        "setNetwork",
+        "Takes effect at once: connections that the new policy forbids are cut. It outlives a restart of the daemon.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}/network/log",
+        "getNetworkLog",
+        "The last 1,000 decisions. With `follow`, each decision is an event `decision` (or a line of JSON) as it is made.",
+    ),
+    (
+        "get",
+        "/v1/network/packages",
+        "listPackageRegistries",
+        "The package managers are asked the first time, which takes seconds. Then the answer is kept.",
+    ),
+    ("post", "/v1/network/packages", "detectPackageRegistries", "Takes seconds. Sessions that exist keep their rules."),
 ];
 
 const OF_SESSIONS: &[Entry] = &[

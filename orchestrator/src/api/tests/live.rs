@@ -77,7 +77,7 @@ impl Runtime for Processes {
         let (sender, ended) = sender_and_end;
         let child = start_runner(&self.dir, &socket);
         self.running.lock().unwrap().insert(spec.id.clone(), (child, sender));
-        Ok(Sandbox { address: RunnerAddress::Unix(socket), ended })
+        Ok(Sandbox { address: RunnerAddress::Unix(socket), ended, network: None })
     }
 
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
@@ -191,6 +191,7 @@ impl Live {
         let store = crate::store::Store::in_memory();
         let dirs = WorkspaceDirs::open(dir.path().join("workspaces")).unwrap();
         let parts = RegistryParts {
+            network: crate::network::Network::for_test(),
             runtimes: vec![runtime.clone()],
             config: config.sessions.clone(),
             workspaces: dirs.clone(),
@@ -203,8 +204,15 @@ impl Live {
         let session = sessions.get(&view.id).unwrap();
         let workspaces = Workspaces::new(dirs, sessions.clone());
         let keys = KeyTable::open("no-request-has-it", store);
-        let (exec, link_key) = (config.exec.clone(), LinkKey::new([7; 32]));
-        let parts = ServiceParts { registry: sessions.clone(), keys, workspaces, metrics, exec, link_key };
+        let parts = ServiceParts {
+            registry: sessions.clone(),
+            keys,
+            network: crate::network::Network::for_test(),
+            workspaces,
+            metrics,
+            exec: config.exec.clone(),
+            link_key: LinkKey::new([7; 32]),
+        };
         let previews = Previews::new(config.preview.clone(), 8080);
         let router = router(ApiState { service: Service::new(parts), previews });
         // The caller that the gate would attach to each request.

@@ -89,6 +89,7 @@ fn good(method: &str, rest: &str) -> Good {
         ("post", "/input") => json!({"data": "x"}),
         ("post", "/signal") => json!({"signal": "INT"}),
         ("post", "/resize") => json!({"cols": 80, "rows": 24}),
+        ("put", "/network") => json!({"network": "none"}),
         ("post", "/fs/write") => json!({"path": "x", "text": "a"}),
         ("post", "/fs/mkdir") => json!({"path": "x"}),
         ("post", "/fs/move") => json!({"from": "x", "to": "y"}),

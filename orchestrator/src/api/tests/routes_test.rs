@@ -52,6 +52,7 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
     let store = crate::store::Store::in_memory();
     let dirs = WorkspaceDirs::open(folder.path().join("workspaces")).unwrap();
     let parts = RegistryParts {
+        network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: config.sessions.clone(),
         workspaces: dirs.clone(),
@@ -65,6 +66,7 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
     let parts = ServiceParts {
         registry: registry.clone(),
         keys,
+        network: crate::network::Network::for_test(),
         workspaces,
         metrics: metrics.clone(),
         exec: config.exec,

@@ -203,7 +203,18 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
             vec![body(&json!({"ttl_seconds": u64::MAX})), body(&json!({"ttl_seconds": "1"}))],
         ]),
         ("get", rest) if rest.starts_with("/ports/{port}") => vec![part("0"), part("65536"), part("x"), part("8%30")],
-        ("get", "/shells" | "/ports") => return None,
+        ("put", "/network") => all([
+            no_json(),
+            vec![
+                body(&json!({})),
+                body(&json!({"network": "nope"})),
+                body(&json!({"network": {"allow": ["https://example.com"]}})),
+                body(&json!({"network": {"alow": []}})),
+                body(&json!({"network": {"allow": [{"host": "example.com", "ports": [0]}]}})),
+            ],
+        ]),
+        ("get", "/network/log") => vec![query("?follow=maybe"), query("?after=x"), query("?nope=1")],
+        ("get", "/network" | "/ports" | "/shells") => return None,
         _ => panic!("{method} …{rest} is a new route: say here what can be wrong with a request for it"),
     })
 }

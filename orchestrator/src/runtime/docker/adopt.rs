@@ -19,7 +19,10 @@ impl Inner {
         let address = RunnerAddress::Unix(self.socket(id));
         let ended = self.running.insert(id, self.socket(id));
         match self.find_and_ask(id, &address).await {
-            Ok(()) => Ok(Sandbox { address, ended }),
+            Ok(has_engine_network) => {
+                let network = if has_engine_network { None } else { self.open_network(id, None).await };
+                Ok(Sandbox { address, ended, network })
+            }
             Err(error) => {
                 self.running.remove(id);
                 Err(error)
@@ -27,10 +30,12 @@ impl Inner {
         }
     }
 
-    /// Asks the engine once and the runner once: hundreds of containers may be adopted at the same time, and the engine is slow.
-    async fn find_and_ask(&self, id: &SessionId, address: &RunnerAddress) -> Result<(), RuntimeError> {
+    /// Whether the container has a network of the engine. Asks the engine once and the runner once: hundreds of containers may be adopted at the same time, and the engine is slow.
+    async fn find_and_ask(&self, id: &SessionId, address: &RunnerAddress) -> Result<bool, RuntimeError> {
         let made = self.docker.inspect_container(&self.name(id), None).await;
         let made = made.map_err(|error| self.gone_or(id, "inspecting the container", error))?;
+        let mode = made.host_config.and_then(|host| host.network_mode);
+        let has_engine_network = mode.is_some_and(|mode| mode != "none");
         let labels = made.config.and_then(|config| config.labels).unwrap_or_default();
         let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
         if !has(DATA_DIR_LABEL, &self.instance) || !has(SESSION_LABEL, id.as_str()) {
@@ -46,7 +51,7 @@ impl Inner {
         }
         let runner = RunnerClient::new(address.clone());
         match tokio::time::timeout(ANSWER_TIMEOUT, runner.health()).await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(_)) => Ok(has_engine_network),
             Ok(Err(error)) => Err(RuntimeError::failed("asking the runner", error)),
             Err(elapsed) => Err(RuntimeError::failed("asking the runner", elapsed)),
         }

@@ -84,7 +84,9 @@ impl Inner {
         let started = self.docker.start_container(&created.id, None).await;
         started.map_err(|error| engine::failed("starting the container", error))?;
         failpoint::at("docker.create.started").map_err(|e| RuntimeError::failed("starting the container", e))?;
-        lock.unless_cancelled(id, self.answered(id, watch, ended)).await
+        let mut sandbox = lock.unless_cancelled(id, self.answered(id, watch, ended)).await?;
+        sandbox.network = self.open_network(id, Some(&spec.session.network)).await;
+        Ok(sandbox)
     }
 
     /// Compares the container with the request, before anything in it runs.
@@ -120,7 +122,7 @@ impl Inner {
             biased;
             why = &mut ended => why.unwrap_or_else(|_| "it ended, and nobody knows why".into()),
             answered = tokio::time::timeout(START_TIMEOUT, watch.answered(&runner)) => match answered {
-                Ok(Ok(())) => return Ok(Sandbox { address, ended }),
+                Ok(Ok(())) => return Ok(Sandbox { address, ended, network: None }),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {} s", START_TIMEOUT.as_secs()),
             },

@@ -16,6 +16,7 @@ mod dialect;
 mod engine;
 mod image;
 mod kernel;
+mod network;
 mod oci;
 mod pause;
 mod podman;
@@ -35,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use bollard::Docker;
 use bollard::query_parameters::KillContainerOptionsBuilder;
-use shared_protocol::api::{ImageView, NetworkMode, StatsView};
+use shared_protocol::api::{ImageView, NetworkSpec, StatsView};
 use shared_protocol::{RuntimeName, SANDBOX_USER, SessionId};
 
 pub use connect::describe;
@@ -61,8 +62,8 @@ pub struct DockerConfig {
     /// The engine's image for each image name.
     pub images: BTreeMap<String, String>,
     pub default_image: String,
-    /// The engine's network for sessions that ask for a network.
-    pub network: String,
+    /// The engine's network for sessions with the network `full`. `None`: the daemon carries it, as it does on `local`.
+    pub network: Option<String>,
     pub pull: Pull,
     /// Whether a writable root must have a quota.
     pub root_quota: bool,
@@ -198,13 +199,12 @@ impl Runtime for DockerRuntime {
         sources.into_iter().map(view).collect()
     }
 
+    fn opens_network(&self, network: &NetworkSpec) -> Result<(), RuntimeError> {
+        self.inner.opens_network(network)
+    }
+
     async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
         image::resolve(&spec.image, &self.inner.config.images)?;
-        if spec.network == NetworkMode::Full && !self.inner.has_network {
-            let why =
-                "the engine's runtime is set to have no network (--network=none in its runtimeArgs); leave network out";
-            return Err(RuntimeError::Unsupported(why.into()));
-        }
         // The disk is a tmpfs, which counts as memory. A disk that is larger than the memory could never be filled.
         if spec.resources.disk_mb > spec.resources.memory_mb {
             return Err(RuntimeError::Unsupported(format!(

@@ -15,12 +15,12 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 use shared_protocol::SANDBOX_USER;
-use shared_protocol::api::NetworkMode;
 
 use super::dialect::{Dialect, Tmpfs};
 use super::image::ImageFacts;
 use super::kernel::Kernel;
 use super::{DockerConfig, seccomp};
+use crate::runtime::netns::NAME_SERVER;
 use crate::runtime::policy::{
     DiskSize, FILES_ARGUMENTS, FILES_ROOT, FILES_WORKSPACE, IPC_SETTINGS, MASKED, MAX_OPEN_FILES, READ_ONLY,
     RUNNER_CAPABILITIES, SCRATCH, SCRATCH_INODES, SMALL_BYTES, SMALL_INODES, STATE, STATE_INODES, WORKSPACE, disks,
@@ -148,7 +148,7 @@ pub fn container(
         image: Some(image.id.clone()),
         volumes: None,
         working_dir: Some("/".into()),
-        network_disabled: Some(spec.session.network == NetworkMode::None),
+        network_disabled: Some(engine_network(spec, config).is_none()),
         on_build: None,
         labels: Some(labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         stop_signal: Some("SIGTERM".into()),
@@ -159,12 +159,18 @@ pub fn container(
     })
 }
 
+/// The network of the engine that the container gets. `None`: only loopback.
+fn engine_network<'a>(spec: &SandboxSpec, config: &'a DockerConfig) -> Option<&'a str> {
+    config.network.as_deref().filter(|_| spec.session.network.is_full())
+}
+
 fn host_config(
     spec: &SandboxSpec,
     config: &DockerConfig,
     image: &ImageFacts,
     host: &HostSide,
 ) -> Result<HostConfig, RuntimeError> {
+    let network = engine_network(spec, config);
     let resources = &spec.session.resources;
     let memory = bytes("memory_mb", resources.memory_mb)?;
     bytes("disk_mb", resources.disk_mb)?;
@@ -222,10 +228,9 @@ fn host_config(
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         cgroup: Some(String::new()),
         cgroup_parent: Some(host.cgroup_parent.clone()),
-        network_mode: Some(match spec.session.network {
-            NetworkMode::None => "none".to_owned(),
-            NetworkMode::Full => config.network.clone(),
-        }),
+        network_mode: Some(network.unwrap_or("none").to_owned()),
+        // The daemon answers, whatever the container's network is.
+        dns: network.is_none().then(|| vec![NAME_SERVER.to_owned()]),
         // Commands may use every port and ping: the network namespace has no other users.
         sysctls: Some(
             [("net.ipv4.ip_unprivileged_port_start", "0"), ("net.ipv4.ping_group_range", "0 65535")]

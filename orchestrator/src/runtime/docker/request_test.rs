@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use shared_protocol::api::{Profile, ResourcesView};
+use shared_protocol::api::{NetworkSpec, Profile, ResourcesView};
 use shared_protocol::{RuntimeName, SessionId};
 
 use super::super::dialect::{Podman, filter_file};
@@ -79,7 +79,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
         |(image, resources, is_full, writable_root, workspace, env, purpose, profiles)| SandboxSpec {
             id: SessionId::new("7183cb80-d6c").unwrap(),
             session: Arc::new(SessionSpec {
-                network: if is_full { NetworkMode::Full } else { NetworkMode::None },
+                network: NetworkSpec::preset(if is_full { NetworkSpec::FULL } else { NetworkSpec::NONE }),
                 writable_root,
                 profiles,
                 ..SessionSpec::plain(image, RuntimeName::docker(), resources, LIFETIME)
@@ -100,7 +100,7 @@ fn asked() -> impl Strategy<Value = Asked> {
             oci_runtime: oci_runtime.map(str::to_owned),
             images: BTreeMap::new(),
             default_image: "base".into(),
-            network: "bridge".into(),
+            network: Some("bridge".into()),
             pull: Pull::default(),
             root_quota,
             total: TOTAL,
@@ -152,7 +152,7 @@ fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> 
     }
     check("own ipc namespace", host.ipc_mode.as_deref() == Some("private"));
     check("own cgroup namespace", host.cgroupns_mode == Some(HostConfigCgroupnsModeEnum::PRIVATE));
-    let network = if asked.spec.session.network == NetworkMode::None { "none" } else { "bridge" };
+    let network = if !asked.spec.session.network.is_full() { "none" } else { "bridge" };
     check("own network", host.network_mode.as_deref() == Some(network));
     check("no published port", host.publish_all_ports == Some(false) && host.port_bindings.is_none());
     check("all capabilities dropped", host.cap_drop == Some(vec!["ALL".into()]));
@@ -312,7 +312,7 @@ fn plain(dialect: Dialect) -> Asked {
             oci_runtime: None,
             images: BTreeMap::new(),
             default_image: "base".into(),
-            network: "bridge".into(),
+            network: Some("bridge".into()),
             pull: Pull::default(),
             root_quota: true,
             total: TOTAL,

@@ -1,10 +1,12 @@
 //! How a sandbox is made: what is refused before the first effect, the plan, and the steps from its record to its first process.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shared_protocol::SANDBOX_USER;
-use shared_protocol::api::NetworkMode;
+use shared_protocol::{SANDBOX_USER, SessionId};
+use tracing::warn;
 
 use super::host::Users;
 use super::layout::{self, Layout, Owners, WorkspaceSource};
@@ -14,7 +16,7 @@ use super::{GIVING_WORKSPACE, LocalRuntime, MAKING_DIRECTORY, cgroup, failed, id
 use crate::failpoint;
 use crate::runtime::policy::{self, FILES_ARGUMENTS, SCRATCH, STATE};
 use crate::runtime::syscalls::Debugging;
-use crate::runtime::{Purpose, RuntimeError, Sandbox, SandboxSpec, files};
+use crate::runtime::{Purpose, RuntimeError, Sandbox, SandboxSockets, SandboxSpec, files, netns};
 use crate::spec::SessionSpec;
 use crate::sys::{oom_score, process};
 
@@ -22,11 +24,6 @@ impl LocalRuntime {
     /// Refuses a session that this host cannot make from the image.
     fn refuse_unsupported(&self, spec: &SessionSpec, image: Option<&Path>) -> Result<(), RuntimeError> {
         let refuse = |why: String| Err(RuntimeError::Unsupported(why));
-        if spec.network == NetworkMode::Full {
-            return refuse(
-                "the local runtime has no network but loopback; leave `network` out, or use another runtime".into(),
-            );
-        }
         if spec.writable_root && image.is_none() {
             return refuse(format!(
                 "image {:?} is this host's own system, which is always read-only; import an image with `cove image import` \
@@ -182,12 +179,32 @@ impl LocalRuntime {
         failpoint::at("local.create.launched").map_err(|e| failed("launching the sandbox", e))?;
         let process = ProcessRecord::of(launched.pid).map_err(|e| failed("reading the sandbox's start time", e))?;
         let record = SandboxRecord { block, process: Some(process) };
-        let written = self.disk.run_for(spec.id.as_str(), move || directory.write(&record)).await;
+        let writing = self.disk.run_for(spec.id.as_str(), move || directory.write(&record));
+        let (written, network) = tokio::join!(writing, self.open_network(&spec.id, spec.purpose, launched.process()));
         settled(written).map_err(|e| failed("recording the sandbox's process", e))?;
         failpoint::at("local.create.recorded").map_err(|e| failed("recording the sandbox's process", e))?;
         let (pid, pidfd) = launched.keep().await?;
         failpoint::at("local.create.kept").map_err(|e| failed("releasing the launcher", e))?;
-        Ok(self.watch(&spec.id, pid, Arc::new(pidfd)))
+        Ok(self.watch(&spec.id, pid, Arc::new(pidfd), network))
+    }
+
+    /// Opens the way out of a sandbox. Without one, programs inside reach nothing.
+    pub(super) async fn open_network(
+        &self,
+        id: &SessionId,
+        purpose: Purpose,
+        process: io::Result<OwnedFd>,
+    ) -> Option<SandboxSockets> {
+        // Without this protection, a sandbox has the network of the host, which must stay as it is.
+        if purpose != Purpose::Session || !self.protections.network {
+            return None;
+        }
+        let opened = match process {
+            Ok(process) if self.host.users == Users::Root => netns::open_by_thread(process).await,
+            Ok(process) => netns::open_by_process(process).await,
+            Err(error) => Err(error),
+        };
+        opened.inspect_err(|error| warn!(session_id = %id, %error, "the sandbox has no way to the network")).ok()
     }
 
     /// The root file system of a session's image, if this runtime can make that session.

@@ -152,7 +152,7 @@ mod tests {
         ] {
             assert!(!is_one_of(&names, private), "{private}");
         }
-        for own in ["passwd", "group", "hosts", "hostname"] {
+        for own in ["passwd", "group", "hosts", "hostname", "resolv.conf"] {
             assert!(!is_one_of(&names, own), "Cove writes its own {own}");
         }
     }

@@ -79,6 +79,11 @@ async fn next(reports: &mut Reports) -> Result<LaunchReport, RuntimeError> {
 }
 
 impl Launched {
+    /// Another descriptor of the first process.
+    pub fn process(&self) -> io::Result<OwnedFd> {
+        self.pidfd.try_clone()
+    }
+
     /// Lets the first process become the runner, and the launcher exit. From now on the sandbox outlives the launcher and this
     /// daemon, so it must be recorded.
     pub async fn keep(mut self) -> Result<(i32, OwnedFd), RuntimeError> {

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use shared_protocol::api::{ImageView, StatsView};
+use shared_protocol::api::{ImageView, NetworkSpec, StatsView};
 use shared_protocol::{RuntimeName, SessionId};
 
 pub use cgroup::{Cgroups, TotalLimits};
@@ -44,7 +44,10 @@ pub use plan::Protections;
 use self::images::Images;
 use self::running::{RunningSandbox, RunningSandboxes};
 use self::sandbox_dir::{ProcessRecord, SandboxDir};
-use super::{ProcessSample, Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount, files, instance_name};
+use super::{
+    ProcessSample, Purpose, Runtime, RuntimeError, Sandbox, SandboxSockets, SandboxSpec, WorkspaceMount, files,
+    instance_name,
+};
 use crate::config::Protection;
 use crate::disk::{DiskError, DiskThreads};
 use crate::failpoint;
@@ -126,14 +129,20 @@ impl LocalRuntime {
     }
 
     /// Adds a sandbox to the table. From now on its end is noticed.
-    fn watch(&self, id: &SessionId, pid: i32, pidfd: Arc<std::os::fd::OwnedFd>) -> Sandbox {
+    fn watch(
+        &self,
+        id: &SessionId,
+        pid: i32,
+        pidfd: Arc<std::os::fd::OwnedFd>,
+        network: Option<SandboxSockets>,
+    ) -> Sandbox {
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
         let why = move || match cgroups.oom_kills(&name) {
             0 => "its first process ended".to_owned(),
             kills => format!("its first process ended, after the kernel killed {kills} for memory"),
         };
         let ended = self.running.insert(id, RunningSandbox { pid, pidfd }, why);
-        Sandbox { address: RunnerAddress::Unix(self.directory(id).socket()), ended }
+        Sandbox { address: RunnerAddress::Unix(self.directory(id).socket()), ended, network }
     }
 
     async fn remove(&self, id: &SessionId) -> Result<(), RuntimeError> {
@@ -195,6 +204,13 @@ impl Runtime for LocalRuntime {
         }
     }
 
+    fn opens_network(&self, _network: &NetworkSpec) -> Result<(), RuntimeError> {
+        if self.protections.network {
+            return Ok(());
+        }
+        Err(RuntimeError::Unsupported("the protection `network` is off: sandboxes have the host's own network".into()))
+    }
+
     async fn images(&self) -> Vec<ImageView> {
         let (images, name) = (self.images.clone(), self.name());
         // If the disk does not answer, no images are offered.
@@ -232,7 +248,8 @@ impl Runtime for LocalRuntime {
             return Err(RuntimeError::Gone(id.clone()));
         }
         self.running.reserve_block(record.block);
-        Ok(self.watch(id, process.pid, Arc::new(pidfd)))
+        let network = self.open_network(id, Purpose::Session, pidfd.try_clone()).await;
+        Ok(self.watch(id, process.pid, Arc::new(pidfd), network))
     }
 
     fn late_workspaces(&self) -> LateWorkspaces {

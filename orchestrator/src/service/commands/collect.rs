@@ -112,6 +112,7 @@ impl RunCollector {
             timed_out: outcome.timed_out,
             oom_killed: outcome.oom_killed,
             duration_ms: outcome.duration_ms,
+            network_denied: Vec::new(),
             reason: outcome.reason,
         };
         CollectedRun { done, stdout, stderr }

@@ -71,12 +71,15 @@ pub struct ExecStream {
     has_gaps: bool,
     is_over: bool,
     began: Instant,
+    /// The last decision about the session's network before the stream.
+    decisions_before: u64,
 }
 
 impl ExecStream {
     pub(super) fn new(session: SessionHandle, activity: Activity, frames: FrameStream, ending: Ending) -> Self {
         Self {
             session_ended: Box::pin(activity.ended()),
+            decisions_before: activity.network().last_decision(),
             pending: Some(ExecEvent::Started { exec_id: frames.exec_id().clone(), pid: frames.pid() }),
             session,
             activity,
@@ -154,7 +157,8 @@ impl ExecStream {
                     metrics.bytes_out(outcome.output_bytes);
                 }
                 self.is_over = true;
-                let done = done(outcome, self.has_gaps, || self.session.view().cwd);
+                let mut done = done(outcome, self.has_gaps, || self.session.view().cwd);
+                done.network_denied = self.activity.network().denied_after(self.decisions_before);
                 Some(self.after_the_rest(ExecEvent::Done(Box::new(done))))
             }
             Ok(Some(Frame::Queued { running_exec_id })) => {

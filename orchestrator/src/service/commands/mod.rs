@@ -108,6 +108,7 @@ impl Commands {
             detached.follow(&activity, exec_id.clone());
             return Ok(Started::Detached(exec_id));
         }
+        let decisions_before = activity.network().last_decision();
         let work = async {
             let frames = activity.runner().exec(spec.request()).await?;
             ExecCollector::new(spec).collect(frames).await
@@ -117,7 +118,9 @@ impl Commands {
             activity.set_cwd(cwd);
         }
         self.count(&outcome, began);
-        Ok(Started::Ended(collector.finish(outcome, || session.view().cwd)))
+        let mut collected = collector.finish(outcome, || session.view().cwd);
+        collected.done.network_denied = activity.network().denied_after(decisions_before);
+        Ok(Started::Ended(collected))
     }
 
     /// Runs a command in a shell and returns its output as it arrives.
@@ -146,13 +149,16 @@ impl Commands {
             detached.follow(&activity, exec_id.clone());
             return Ok(Started::Detached(exec_id));
         }
+        let decisions_before = activity.network().last_decision();
         let work = async {
             let frames = activity.runner().run(spec.request()).await?;
             RunCollector::new(spec).collect(frames).await
         };
         let (outcome, collector) = in_session(&activity, work).await?;
         self.count(&outcome, began);
-        Ok(Started::Ended(collector.finish(outcome)))
+        let mut collected = collector.finish(outcome);
+        collected.done.network_denied = activity.network().denied_after(decisions_before);
+        Ok(Started::Ended(collected))
     }
 
     /// Runs a program outside the shells and returns its output as it arrives.
@@ -242,6 +248,7 @@ fn done(outcome: ExecOutcome, truncated: bool, last_cwd: impl FnOnce() -> String
         oom_killed: outcome.oom_killed,
         awaiting_input: outcome.awaiting_input,
         duration_ms: outcome.duration_ms,
+        network_denied: Vec::new(),
         reason: outcome.reason,
     }
 }

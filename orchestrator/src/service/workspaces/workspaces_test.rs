@@ -25,6 +25,7 @@ fn world() -> World {
     let runtime = FakeRuntime::new();
     let dirs = WorkspaceDirs::open(folder.path().to_owned()).unwrap();
     let parts = RegistryParts {
+        network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: SessionsConfig::default(),
         workspaces: dirs.clone(),

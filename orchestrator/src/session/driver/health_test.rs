@@ -87,6 +87,7 @@ async fn session_with(runner: Runner) -> (Arc<FakeRuntime>, SessionHandle, tempf
     runtime.state().runner = Some(folder.path().join("s"));
     runtime.state().process = Some(ASLEEP);
     let parts = RegistryParts {
+        network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: SessionsConfig::default(),
         workspaces: WorkspaceDirs::open(folder.path().join("workspaces")).unwrap(),

@@ -40,6 +40,7 @@ use self::update::UpdateAsked;
 use super::shared::Shared;
 use super::{EndReason, Phase, SessionError, SessionHandle};
 use crate::failpoint;
+use crate::network::Gateway;
 use crate::runtime::{Runtime, RuntimeError, Sandbox, SandboxSpec};
 use crate::store::SessionRow;
 use crate::workspace::WorkspaceHold;
@@ -157,6 +158,7 @@ impl Driver {
 
     async fn watch_over(&mut self, mut sandbox: Sandbox) -> EndReason {
         let shared = self.shared.clone();
+        let _gateway = self.open_gateway(&mut sandbox);
         let mut idle_pause = shared.facts.spec.idle_pause;
         let mut health = shared.client().map(|runner| Health::new(self.id.clone(), runner, self.runtime.clone()));
         loop {
@@ -188,6 +190,12 @@ impl Driver {
                 () = sleep_until(at.unwrap_or_else(tokio::time::Instant::now)), if at.is_some() => {}
             }
         }
+    }
+
+    /// Starts to serve the network of the sandbox. Connections that programs have begun meanwhile have waited for it.
+    fn open_gateway(&self, sandbox: &mut Sandbox) -> Option<Gateway> {
+        let opened = Gateway::start(&self.shared.network, sandbox.network.take()?);
+        opened.inspect_err(|cause| warn!(session_id = %self.id, %cause, "the session has no network")).ok()
     }
 
     /// Ends the session for its clients at once, then removes the sandbox. An ended session stays known for a while; a

@@ -22,6 +22,7 @@ fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     let runtime = FakeRuntime::new();
     let parts = RegistryParts {
+        network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: SessionsConfig::default(),
         workspaces: WorkspaceDirs::open(folder.path().join("workspaces")).unwrap(),

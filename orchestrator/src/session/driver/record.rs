@@ -71,8 +71,9 @@ impl SessionRecord {
 
     /// Stores a change of the session before it takes effect.
     pub async fn update(&self, update: &Update) -> Result<(), SessionError> {
-        let Update { lifetime, labels } = update.clone();
-        let write = Write::Update { id: self.id.clone(), lifetime, labels };
+        let Update { lifetime, labels, network } = update.clone();
+        let network = network.map(|policy| policy.asked);
+        let write = Write::Update { id: self.id.clone(), lifetime, labels, network };
         self.write(write).await.map_err(|error| self.refuse("update", &error))
     }
 

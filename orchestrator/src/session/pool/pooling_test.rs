@@ -36,6 +36,7 @@ async fn world(change: impl FnOnce(&mut SessionsConfig)) -> World {
     tokio::spawn(serve(UnixListener::bind(&socket).unwrap(), claims.clone()));
     runtime.state().runner = Some(socket);
     let parts = RegistryParts {
+        network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config,
         workspaces: WorkspaceDirs::open(folder.path().join("workspaces")).unwrap(),

@@ -158,7 +158,7 @@ impl Registry {
             let facts = Facts::of_row(&row, self.0.clock);
             let demand = Demand::of(&facts.spec.resources);
             let since = row.ended_at.map_or(now, |at| self.0.clock.instant(at).min(now));
-            let shared = Arc::new(Shared::new(facts, self.0.used.clone()));
+            let shared = Arc::new(Shared::new(facts, &self.0.network, self.0.used.clone()));
             shared.recall(&row);
             shared.set_phase(Phase::Ended(end));
             self.table().restore_tombstone(Entry::session(SessionHandle(shared), demand, row.key), since);

@@ -123,6 +123,7 @@ impl World {
         let (store, rows) = Store::inline(&self.folder.path().join("db")).unwrap();
         let workspaces = WorkspaceDirs::open(self.folder.path().join("workspaces")).unwrap();
         let parts = RegistryParts {
+            network: crate::network::Network::for_test(),
             runtimes,
             config: self.config.clone(),
             workspaces: workspaces.clone(),

@@ -214,7 +214,12 @@ mod tests {
     }
 
     fn creator(number: usize, limits: OwnerLimits) -> Creator {
-        Creator { owner: KeyName::new(format!("k{number}")).unwrap(), limits, sees_totals: false }
+        Creator {
+            owner: KeyName::new(format!("k{number}")).unwrap(),
+            limits,
+            sees_totals: false,
+            may_reach_private: false,
+        }
     }
 
     proptest! {

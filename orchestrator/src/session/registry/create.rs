@@ -22,6 +22,7 @@ use super::Registry;
 use super::admission::Demand;
 use super::table::{Entry, KeyLookup, Table};
 use crate::hash::stable_hash;
+use crate::network::Asker;
 use crate::owner::Creator;
 use crate::runtime::{Purpose, Runtime, SandboxSpec};
 use crate::session::driver::{Creation, Driver, DriverParts, Role, SessionRecord, Start};
@@ -68,12 +69,17 @@ impl Registry {
     async fn create_or_repeat(
         &self,
         creator: &Creator,
-        request: CreateSessionRequest,
+        mut request: CreateSessionRequest,
         key: Option<&str>,
     ) -> Result<SessionView, SessionError> {
         let stored_key = key.map(|key| stored_key(key, &request)).transpose()?;
+        let network = request.network.get_or_insert_with(|| self.0.network.default_spec().clone());
+        self.0.network.compile(network, Asker::of(creator)).await?;
         let plan = Plan::resolve(request, creator.owner.clone(), &self.0.config, &self.0.default_runtime)?;
         let runtime = self.runtime(&plan.spec.runtime)?;
+        if !plan.spec.network.is_none() {
+            runtime.opens_network(&plan.spec.network)?;
+        }
         match self.admit(creator, plan, &runtime, stored_key).await? {
             // This is the answer of the first request, when it is there, or the current state of a session that has ended
             // since.
@@ -188,7 +194,7 @@ impl Registry {
         let (facts, creation) = self.creation(sandbox, AcquireSource::Cold, None);
         // The sandbox has no row in the store: after a crash, the next start removes it.
         let record = SessionRecord::new(None, id, facts.clock);
-        let shared = Arc::new(Shared::new(facts, self.0.used.clone()));
+        let shared = Arc::new(Shared::new(facts, &self.0.network, self.0.used.clone()));
         let permits = self.0.create_permits.clone();
         let parts = DriverParts { shared, role: Role::Session, runtime, record, workspace: Some(workspace), permits };
         let (handle, driver) = Driver::new(parts);

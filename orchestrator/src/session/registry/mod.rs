@@ -33,6 +33,7 @@ use super::shared::Shared;
 use super::{Clock, EndReason, Phase, SessionError, SessionFilter, SessionHandle};
 use crate::config::SessionsConfig;
 use crate::metrics::Metrics;
+use crate::network::Network;
 use crate::owner::{OwnerUsage, WorkspaceName};
 use crate::runtime::Runtime;
 use crate::store::{Store, Write};
@@ -50,6 +51,7 @@ pub struct RegistryParts {
     pub runtimes: Vec<Arc<dyn Runtime>>,
     pub config: SessionsConfig,
     pub workspaces: WorkspaceDirs,
+    pub network: Network,
     pub metrics: Metrics,
     pub store: Store,
     pub clock: Clock,
@@ -63,6 +65,7 @@ pub(in crate::session) struct Inner {
     pub default_runtime: RuntimeName,
     pub config: SessionsConfig,
     pub workspaces: WorkspaceDirs,
+    pub network: Network,
     pub metrics: Metrics,
     pub clock: Clock,
     pub store: Store,
@@ -91,6 +94,7 @@ impl Registry {
             default_runtime,
             config: parts.config,
             workspaces: parts.workspaces,
+            network: parts.network,
             metrics: parts.metrics,
             clock: parts.clock,
             store: parts.store,
@@ -115,7 +119,7 @@ impl Registry {
         permits: Arc<Semaphore>,
     ) -> (SessionHandle, Driver) {
         let record = SessionRecord::new(Some(self.0.store.clone()), facts.id.clone(), facts.clock);
-        let shared = Arc::new(Shared::new(facts, self.0.used.clone()));
+        let shared = Arc::new(Shared::new(facts, &self.0.network, self.0.used.clone()));
         Driver::new(DriverParts { shared, role, runtime, record, workspace, permits })
     }
 

@@ -25,6 +25,7 @@ fn world_with(runtime: Arc<FakeRuntime>, change: impl FnOnce(&mut SessionsConfig
     change(&mut config);
     let workspaces = WorkspaceDirs::open(folder.path().join("workspaces")).unwrap();
     let parts = RegistryParts {
+        network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config,
         workspaces: workspaces.clone(),

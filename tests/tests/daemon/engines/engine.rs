@@ -83,7 +83,7 @@ async fn an_image_without_a_runner_gets_ours() {
 #[tokio::test]
 async fn a_network_is_there_for_those_who_ask() {
     let Some(engine) = engine() else { return skipped("network full", "the stories run on local") };
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::builder().env("COVE_DOCKER_NETWORK", "bridge").start().await;
     if !engine.has_network() {
         let refused = daemon.post("/v1/sessions", json!({ "network": "full" })).await;
         assert_eq!(refused.refused(), InvalidRequest, "{}", refused.text());

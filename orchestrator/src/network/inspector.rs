@@ -1,0 +1,210 @@
+//! Looks at what a program sends on one connection, and lets bytes pass only when the name in them is allowed. Pure.
+//!
+//! A TLS connection names its server once. A plain HTTP connection can carry many requests, and each names its host; so the
+//! inspector counts the body of each request and looks at the next one too. What is neither passes as it is, if the policy allows
+//! that.
+//!
+//! ```text
+//!  Deciding ── TLS or something else, allowed ──▶ Passing
+//!     │  ▲
+//!     │  └── the body is over ── Body, Chunks
+//!     └── HTTP, allowed ──────────▲
+//! ```
+
+use network_policy::{Denial, HostName, Reason, Spoken};
+use network_wire::{Body, FirstBytes, HostOrAddress, Reading};
+
+use super::chunked::{ChunkReader, ChunkState};
+
+/// Decides about a connection whose first bytes are these.
+pub type Judge<'a> = dyn FnMut(&Spoken) -> Result<(), Denial> + Send + 'a;
+
+#[derive(Debug)]
+pub struct Inspector {
+    state: State,
+    /// Bytes that must not pass before a decision.
+    held: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    Deciding(FirstBytes),
+    /// This many bytes of a request's body are still to come.
+    Body(u64),
+    Chunks(ChunkReader),
+    Passing,
+}
+
+impl Inspector {
+    pub fn new() -> Self {
+        Self { state: State::Deciding(FirstBytes::new()), held: Vec::new() }
+    }
+
+    /// Lets everything pass.
+    pub fn off() -> Self {
+        Self { state: State::Passing, held: Vec::new() }
+    }
+
+    pub fn is_deciding(&self) -> bool {
+        matches!(self.state, State::Deciding(_))
+    }
+
+    /// Whether bytes wait for a decision.
+    pub fn holds_bytes(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Takes bytes of the program and returns those that may pass now.
+    pub fn take(&mut self, bytes: &[u8], judge: &mut Judge<'_>) -> Result<Vec<u8>, Denial> {
+        if matches!(self.state, State::Passing) && self.held.is_empty() {
+            return Ok(bytes.to_vec());
+        }
+        self.held.extend_from_slice(bytes);
+        let mut passed = 0;
+        while passed < self.held.len() {
+            match self.step(passed, judge)? {
+                0 => break,
+                count => passed += count,
+            }
+        }
+        let rest = self.held.split_off(passed);
+        Ok(std::mem::replace(&mut self.held, rest))
+    }
+
+    /// Decides about the bytes so far: no more come in time. What is unclear counts as neither TLS nor HTTP.
+    pub fn give_up(&mut self, judge: &mut Judge<'_>) -> Result<Vec<u8>, Denial> {
+        if self.is_deciding() {
+            judge(&Spoken::Other)?;
+            self.state = State::Passing;
+        }
+        Ok(std::mem::take(&mut self.held))
+    }
+
+    /// How many bytes after the first `passed` ones may pass. 0: more bytes are needed to decide.
+    fn step(&mut self, passed: usize, judge: &mut Judge<'_>) -> Result<usize, Denial> {
+        let waiting = &self.held[passed..];
+        match &mut self.state {
+            State::Passing => Ok(waiting.len()),
+            State::Body(left) => {
+                let count = usize::try_from(*left).unwrap_or(usize::MAX).min(waiting.len());
+                *left -= u64::try_from(count).unwrap_or(u64::MAX);
+                if *left == 0 {
+                    self.state = State::Deciding(FirstBytes::new());
+                }
+                Ok(count)
+            }
+            State::Chunks(chunks) => match chunks.read(waiting) {
+                ChunkState::More => Ok(waiting.len()),
+                ChunkState::End(count) => {
+                    self.state = State::Deciding(FirstBytes::new());
+                    Ok(count)
+                }
+                ChunkState::Malformed => Err(not_understood()),
+            },
+            State::Deciding(first) => {
+                let (spoken, next, count) = match first.read(waiting) {
+                    Reading::Incomplete => return Ok(0),
+                    Reading::Tls { server_name, .. } => {
+                        (Spoken::Tls(name(server_name)?), State::Passing, waiting.len())
+                    }
+                    Reading::Http { host, head_bytes, body, .. } => {
+                        let host = match host.map(|host| host.host) {
+                            Some(HostOrAddress::Name(text)) => name(Some(text))?,
+                            // An address is no name that a rule could be for.
+                            Some(HostOrAddress::Address(_)) | None => None,
+                        };
+                        let next = match body {
+                            Body::Bytes(0) => State::Deciding(FirstBytes::new()),
+                            Body::Bytes(left) => State::Body(left),
+                            Body::Chunked => State::Chunks(ChunkReader::default()),
+                        };
+                        (Spoken::Http(host), next, head_bytes)
+                    }
+                    // The program asks an allowed host to connect it to another one.
+                    Reading::HttpConnect { .. } => {
+                        return Err(Denial { reason: Reason::ProtocolNotAllowed, wanted: String::new() });
+                    }
+                    // Its host is in compressed frames, which nobody reads here.
+                    Reading::Http2 | Reading::Other => (Spoken::Other, State::Passing, waiting.len()),
+                    Reading::Malformed(_) => return Err(not_understood()),
+                };
+                judge(&spoken)?;
+                self.state = next;
+                Ok(count)
+            }
+        }
+    }
+}
+
+fn name(text: Option<String>) -> Result<Option<HostName>, Denial> {
+    text.map(|text| HostName::from_bytes(text.as_bytes()).map_err(|_| not_understood())).transpose()
+}
+
+fn not_understood() -> Denial {
+    Denial { reason: Reason::NotUnderstood, wanted: String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn only(allowed: &'static str) -> impl FnMut(&Spoken) -> Result<(), Denial> {
+        move |spoken| match spoken {
+            Spoken::Http(Some(name)) | Spoken::Tls(Some(name)) if name.as_str() == allowed => Ok(()),
+            _ => Err(Denial { reason: Reason::HostNotAllowed, wanted: String::new() }),
+        }
+    }
+
+    fn feed(parts: &[&[u8]]) -> (Vec<u8>, Option<Reason>) {
+        let (mut inspector, mut judge, mut passed) = (Inspector::new(), only("good.example.com"), Vec::new());
+        for part in parts {
+            match inspector.take(part, &mut judge) {
+                Ok(bytes) => passed.extend(bytes),
+                Err(denial) => return (passed, Some(denial.reason)),
+            }
+        }
+        (passed, None)
+    }
+
+    const GOOD: &[u8] = b"GET / HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
+    const BAD: &[u8] = b"GET / HTTP/1.1\r\nHost: bad.example.com\r\n\r\n";
+    const POST: &[u8] = b"POST / HTTP/1.1\r\nHost: good.example.com\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &[u8] =
+        b"POST / HTTP/1.1\r\nHost: good.example.com\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+
+    #[test]
+    fn every_request_of_a_connection_is_looked_at() {
+        for first in [GOOD, POST, CHUNKED] {
+            assert_eq!(feed(&[first, GOOD]), ([first, GOOD].concat(), None));
+            let (passed, denied) = feed(&[&[first, BAD].concat()]);
+            assert_eq!(denied, Some(Reason::HostNotAllowed));
+            assert!(passed.is_empty(), "what came in one piece is refused in one piece");
+            assert_eq!(feed(&[first, BAD]), (first.to_vec(), Some(Reason::HostNotAllowed)));
+        }
+    }
+
+    #[test]
+    fn a_request_to_be_connected_elsewhere_is_refused() {
+        let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";
+        assert_eq!(feed(&[connect]).1, Some(Reason::ProtocolNotAllowed));
+        let disguised = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
+        assert_eq!(feed(&[disguised]).1, Some(Reason::NotUnderstood));
+    }
+
+    proptest! {
+        #[test]
+        fn the_pieces_in_which_bytes_come_do_not_matter(cuts in proptest::collection::vec(0_usize..400, 0..6), bad in any::<bool>()) {
+            let all = [POST, CHUNKED, GOOD, if bad { BAD } else { GOOD }].concat();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % all.len()).collect();
+            cuts.extend([0, all.len()]);
+            cuts.sort_unstable();
+            let parts: Vec<&[u8]> = cuts.windows(2).map(|pair| &all[pair[0]..pair[1]]).collect();
+            let (passed, denied) = feed(&parts);
+            prop_assert_eq!(denied.is_some(), bad);
+            prop_assert!(all.starts_with(&passed));
+            prop_assert_eq!(passed.len() == all.len(), !bad);
+            prop_assert!(!bad || passed.len() <= all.len() - BAD.len());
+        }
+    }
+}
