@@ -1,7 +1,7 @@
 //! TCP servers in the sandbox: the list of what listens, and connections to one of them for clients outside.
 //!
 //! The runner connects over the sandbox's own loopback, so this works the same in every runtime and needs no network interface.
-//! It refuses other addresses, and more than `MAX_PORT_CONNECTIONS` connections at once.
+//! It refuses other addresses, ports of Cove's own, and more than `MAX_PORT_CONNECTIONS` connections at once.
 
 mod owners;
 mod relay;
@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use shared_protocol::runner::{MAX_LISTED_PORTS, MAX_PROGRAM_BYTES, PortList, PortView};
+use shared_protocol::runner::{MAX_LISTED_PORTS, MAX_PROGRAM_BYTES, PortList, PortView, RESERVED_PORTS};
 use shared_protocol::{ErrorBody, ErrorCode};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -64,6 +64,7 @@ impl Ports {
     /// Lists the sockets that listen, by port. Processes are told where the kernel shows them.
     pub async fn list(&self) -> PortList {
         let mut listening = table::read();
+        listening.retain(|socket| !RESERVED_PORTS.contains(&socket.port));
         listening.sort_by_key(|socket| (socket.port, socket.address));
         listening.dedup_by_key(|socket| (socket.port, socket.address));
         listening.truncate(MAX_LISTED_PORTS);
@@ -83,6 +84,9 @@ impl Ports {
 
     /// Connects to `127.0.0.1:port`, or else to `[::1]:port`.
     pub async fn connect(&self, port: u16) -> Result<PortConnection, ErrorBody> {
+        if RESERVED_PORTS.contains(&port) {
+            return Err(ErrorBody::new(ErrorCode::PortClosed, format!("port {port} of the sandbox is Cove's own")));
+        }
         let slot = Slot::take(&self.open)?;
         let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
         let mut failed = None;
@@ -123,6 +127,14 @@ mod tests {
         assert!(Slot::take(&open).is_ok());
         drop(slots);
         assert_eq!(open.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_port_of_coves_own_is_not_connected_to() {
+        for port in RESERVED_PORTS {
+            let refused = Ports::default().connect(port).await.err().unwrap();
+            assert!(refused.error_code == ErrorCode::PortClosed && refused.message.contains("own"), "{refused}");
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! The TCP ports on which programs in the sandbox listen, and the upgrade that connects to one of them.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 /// The protocol of the upgrade: after the answer 101, both sides send the bytes of one TCP connection.
@@ -7,6 +9,10 @@ pub const TCP_PROTOCOL: &str = "cove-tcp";
 
 /// The most listening sockets in a list.
 pub const MAX_LISTED_PORTS: usize = 1024;
+
+/// The ports of a sandbox that are Cove's own: the daemon's listener for the sandbox's connections to the network has one of them.
+/// They are neither listed nor connected to.
+pub const RESERVED_PORTS: RangeInclusive<u16> = 1..=9;
 
 /// The longest name of a program in a list. The kernel keeps 15 bytes of a name.
 pub const MAX_PROGRAM_BYTES: usize = 64;

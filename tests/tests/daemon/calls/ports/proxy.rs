@@ -24,7 +24,10 @@ const MAX_GROWTH_KIB: u64 = 32 << 10;
 async fn what_listens_is_listed_with_its_program() {
     let daemon = Daemon::start().await;
     let session = daemon.session().await;
+    // The daemon itself listens in the sandbox, for connections to the network. That is not a server of the session's.
     assert_eq!(daemon.get(&session.path("/ports")).await.ok()["ports"], json!([]));
+    let own = daemon.get(&session.path("/ports/1/")).await.error();
+    assert!(own.error_code == ErrorCode::PortClosed && own.message.contains("own"), "{own}");
     Site::start(&session).await;
     Site::start_at(&session, 3001, "::1").await;
     let list = daemon.get(&session.path("/ports")).await.ok();
