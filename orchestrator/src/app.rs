@@ -12,6 +12,7 @@ use axum::middleware::from_fn_with_state;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 
+use crate::api::ports::Previews;
 use crate::api::{self, ApiState};
 use crate::config::{Config, KEY_FILE, OnStop, host_memory_mb};
 use crate::key::KeyTable;
@@ -27,6 +28,7 @@ use crate::server::banner::{self, Banner, KeySource};
 use crate::server::data_dir::DataDir;
 use crate::server::gate::{self, Gate, GateParts};
 use crate::server::listener::{Listener, SocketFile};
+use crate::server::preview::{self, PreviewGate};
 use crate::server::{Server, listen, logs, signals};
 use crate::service::workspaces::Workspaces;
 use crate::service::{Service, ServiceParts};
@@ -91,6 +93,7 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         network,
         metrics: metrics.clone(),
         exec: config.exec.clone(),
+        link_key: data.link_key()?,
     });
     let following = tokio::spawn({
         let service = service.clone();
@@ -126,7 +129,12 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         audit: audit.clone(),
         gets_that_change: api::gets_that_change(),
     });
-    let router = api::router(ApiState { service }).layer(from_fn_with_state(gate, gate::pass));
+    let previews = Previews::new(config.preview.clone(), address.port());
+    let preview_gate =
+        PreviewGate::new(service.clone(), previews.clone(), metrics.clone(), config.server.stall_timeout);
+    let router = api::router(ApiState { service, previews })
+        .layer(from_fn_with_state(gate, gate::pass))
+        .layer(from_fn_with_state(preview_gate, preview::pass));
     let url = url_of(address);
     data.announce(&url)?;
     if config.until_stdin_closes {

@@ -15,6 +15,7 @@ pub mod key;
 pub mod metrics;
 pub mod network;
 pub mod owner;
+pub mod relay;
 pub mod runner_address;
 pub mod runner_client;
 pub mod runtime;

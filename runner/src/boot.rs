@@ -13,6 +13,7 @@ use crate::exec::ExecTable;
 use crate::files::{FileOperations, Roots};
 use crate::http::App;
 use crate::oom::OomCounter;
+use crate::ports::Ports;
 use crate::reaper::Reaper;
 use crate::run::Runs;
 use crate::shell::{Context, ScratchRoot, ShellTable};
@@ -146,6 +147,7 @@ fn make_app(config: &Config, reaper: &Reaper) -> std::io::Result<Rc<App>> {
         shells: ShellTable::new(context),
         runs,
         files: FileOperations::new(roots, identity, reaper.clone()),
+        ports: Ports::default(),
         started: Instant::now(),
         draining: Cell::new(false),
     }))

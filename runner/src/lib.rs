@@ -1,7 +1,7 @@
 //! The runner: PID 1 of a Cove sandbox.
 //!
 //! ```text
-//! boot → http → shell | run | files → exec | output | reaper | environment → config | log | sys
+//! boot → http → shell | run | files | ports → exec | output | reaper | environment → config | log | sys
 //! ```
 //!
 //! The runner has one thread and one event loop. Each state has one owner: the reaper owns every wait, a driver task owns
@@ -22,6 +22,7 @@ pub mod log;
 pub mod oom;
 pub mod open_stdin;
 pub mod output;
+pub mod ports;
 pub mod process_limit;
 pub mod reaper;
 pub mod run;

@@ -24,6 +24,7 @@ pub enum ErrorCode {
     TooLarge,
     LimitReached,
     SandboxLost,
+    PortClosed,
     InternalError,
 }
 
@@ -45,7 +46,7 @@ impl ErrorCode {
             Self::TooLarge => 413,
             Self::LimitReached => 429,
             Self::InternalError => 500,
-            Self::SandboxLost => 502,
+            Self::SandboxLost | Self::PortClosed => 502,
         }
     }
 }

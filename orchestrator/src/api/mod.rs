@@ -4,7 +4,7 @@
 //! | where | what |
 //! |---|---|
 //! | `routes/` | the table of all routes, which makes the router and the OpenAPI document |
-//! | `daemon`, `keys`, `sessions`, `network`, `workspaces`, `commands/`, `files/` | the handlers, by resource |
+//! | `daemon`, `keys`, `sessions`, `network`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
 //! | `extract/` | reads the parts of a request: the caller, the address, the query, JSON, a streamed body |
 //! | `encode/` | writes the parts of an answer: events, files as bodies, files as JSON documents |
 //! | `error` | the one file that maps errors to HTTP |
@@ -20,6 +20,7 @@ mod files;
 pub mod fuzz;
 mod keys;
 mod network;
+pub mod ports;
 mod routes;
 mod sessions;
 mod workspaces;
@@ -29,12 +30,13 @@ use axum::extract::Request;
 use hyper::Method;
 use shared_protocol::{ErrorCode, SessionId};
 
-pub use extract::Held;
+pub use extract::{ClientAddress, Held};
 pub use routes::{gets_that_change, paths_without_key};
 
 use crate::service::files::Place;
 use crate::service::{Caller, InvalidRequest, Service};
 use error::ApiError;
+use ports::Previews;
 
 /// What a request created. A handler attaches it to its answer, and `server::gate` writes it to the audit log.
 #[derive(Debug, Clone)]
@@ -48,6 +50,8 @@ pub struct Created {
 #[derive(Clone)]
 pub struct ApiState {
     pub service: Service,
+    /// Where links to ports lead.
+    pub previews: Previews,
 }
 
 impl ApiState {

@@ -11,6 +11,7 @@ mod exec;
 mod exit;
 mod feed;
 mod follow;
+mod forward;
 mod image;
 mod interrupt;
 mod key;
@@ -20,6 +21,7 @@ mod options;
 mod output;
 mod pause;
 mod pool;
+mod ports;
 mod private;
 mod progress;
 mod ps;
@@ -75,6 +77,8 @@ enum Command {
     Resume(pause::ResumeArgs),
     Update(update::UpdateArgs),
     Cp(cp::CpArgs),
+    Ports(ports::PortsArgs),
+    Forward(forward::ForwardArgs),
     Pool(pool::PoolArgs),
     Image(image::ImageArgs),
     Key(key::KeyArgs),
@@ -98,6 +102,8 @@ pub fn main() -> ExitCode {
         Command::Resume(args) => on_one_thread(pause::resume(args)),
         Command::Update(args) => on_one_thread(update::update(args)),
         Command::Cp(args) => on_one_thread(cp::cp(args)),
+        Command::Ports(args) => on_one_thread(ports::ports(args)),
+        Command::Forward(args) => on_one_thread(forward::forward(args)),
         Command::Pool(args) => on_one_thread(pool::pool(args)),
         Command::Image(args) => image::image(&args),
         Command::Key(args) => on_one_thread(key::key(args)),

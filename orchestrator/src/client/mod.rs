@@ -11,6 +11,7 @@ mod find;
 mod frames;
 mod keys;
 mod network;
+mod ports;
 mod sessions;
 mod terminal;
 

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// The file with the API key, if the daemon made the key itself.
 pub const KEY_FILE: &str = "api-key";
+/// The file with the key that links to ports are signed with.
+pub const LINK_KEY_FILE: &str = "link-key";
 /// The file with a [`DaemonFile`]. It exists while a daemon listens.
 pub const DAEMON_FILE: &str = "daemon.json";
 /// The file that the daemon locks while it runs.

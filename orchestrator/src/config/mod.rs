@@ -15,6 +15,7 @@ mod local;
 mod log;
 mod network;
 mod origin;
+mod preview;
 mod server;
 mod sessions;
 mod settings;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use shared_protocol::{RuntimeName, SessionId};
 
 pub use audit::AuditConfig;
-pub use data_dir::{DAEMON_FILE, DaemonFile, KEY_FILE, LOCK_FILE, default_data_dir};
+pub use data_dir::{DAEMON_FILE, DaemonFile, KEY_FILE, LINK_KEY_FILE, LOCK_FILE, default_data_dir};
 pub use docker::{DockerSettings, Pull};
 pub use exec::ExecConfig;
 pub use flags::ServeFlags;
@@ -35,6 +36,7 @@ pub use local::{LocalSettings, Protection};
 pub use log::{LogConfig, LogFormat};
 pub use network::NetworkConfig;
 use origin::Origin;
+pub use preview::{PreviewConfig, Scheme};
 pub use server::{ApiKey, ServerConfig};
 pub use sessions::{OnStop, SessionsConfig, host_memory_mb};
 use settings::Settings;
@@ -86,6 +88,7 @@ pub struct Config {
     pub workspaces: WorkspacesConfig,
     pub audit: AuditConfig,
     pub network: NetworkConfig,
+    pub preview: PreviewConfig,
     /// The image of the local runtime for each image name.
     pub images: BTreeMap<String, String>,
     /// How many sandboxes of each image wait in a pool of the default runtime.
@@ -147,6 +150,7 @@ impl Config {
             docker: DockerSettings::read(&mut settings)?,
             workspaces: WorkspacesConfig::read(&mut settings)?,
             network: NetworkConfig::read(&mut settings)?,
+            preview: PreviewConfig::read(&mut settings)?,
             images: images(&mut settings)?,
             pool: settings.numbers("pool", 0..=MAX_POOL_SIZE)?,
             until_stdin_closes: flags.until_stdin_closes,

@@ -10,8 +10,8 @@ use super::origin::Origin;
 use super::{ConfigError, suggestion};
 
 /// Variables `COVE_SECTION_…` with these sections are settings. Others that begin with `COVE_` may belong to other programs.
-const SECTIONS: [&str; 10] =
-    ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit", "network"];
+const SECTIONS: [&str; 11] =
+    ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit", "network", "preview"];
 
 /// Short variables for the most common settings.
 const SHORT_VARIABLES: [(&str, &str); 6] = [

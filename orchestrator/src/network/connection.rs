@@ -201,7 +201,6 @@ impl Connection {
             }
         };
         let bytes = Some(meter.bytes());
-        drop(copying);
         self.spoken = said().take();
         match stopped {
             Stopped::Ended => self.note(NetworkVerdict::Allowed, None, bytes),

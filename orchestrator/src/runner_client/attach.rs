@@ -1,4 +1,5 @@
-//! A shell's terminal: bytes in both directions on a connection of its own, until either side ends.
+//! Upgrades: a shell's terminal, or another stream of bytes in both directions on a connection of its own, until either side
+//! ends.
 
 use std::io;
 use std::pin::Pin;
@@ -19,7 +20,7 @@ use super::{HEAD_TIMEOUT, RunnerClient, RunnerError, request};
 
 const PROTOCOL: &str = "cove-terminal";
 
-/// The bytes of a terminal. Dropping it does not end the shell.
+/// The bytes of an upgraded connection. Dropping it closes the connection, and does not end the shell of a terminal.
 pub struct Attached {
     socket: UnixStream,
     /// The bytes that arrived with the answer's head. Their number is limited by the read buffer of a connection.
@@ -40,12 +41,21 @@ impl RunnerClient {
             target.push(if target.contains('?') { '&' } else { '?' });
             target.push_str(&format!("{name}={value}"));
         }
-        let mut request = request(Method::GET, &target, Outgoing::empty())?;
+        self.upgraded(&target, PROTOCOL, "terminal").await
+    }
+
+    /// Asks for an upgrade on a connection of its own. `what` names in an error what did not come in time.
+    pub(super) async fn upgraded(
+        &self,
+        target: &str,
+        protocol: &'static str,
+        what: &str,
+    ) -> Result<Attached, RunnerError> {
+        let mut request = request(Method::GET, target, Outgoing::empty())?;
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        request.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
+        request.headers_mut().insert(UPGRADE, HeaderValue::from_static(protocol));
         let work = async {
-            // This never uses an idle connection, because typed input must not go to a connection that the runner has
-            // closed.
+            // This never uses an idle connection, because bytes must not go to a connection that the runner has closed.
             match self.0.fresh().await?.upgrade(request).await? {
                 Upgrade::Done { socket, ahead, permit } => Ok(Attached { socket, ahead, _permit: permit }),
                 Upgrade::Refused(refused) => {
@@ -56,9 +66,11 @@ impl RunnerClient {
             }
         };
         let attached = self.pulse().in_time(HEAD_TIMEOUT, work).await;
-        self.noted(attached.unwrap_or_else(|| {
-            Err(RunnerError::Lost(format!("no terminal within {} seconds", HEAD_TIMEOUT.as_secs())))
-        }))
+        self.noted(
+            attached.unwrap_or_else(|| {
+                Err(RunnerError::Lost(format!("no {what} within {} seconds", HEAD_TIMEOUT.as_secs())))
+            }),
+        )
     }
 }
 

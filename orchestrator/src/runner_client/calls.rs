@@ -127,7 +127,11 @@ impl RunnerClient {
         if ok { Ok(()) } else { Err(RunnerError::hostile("it did and did not do what it was asked")) }
     }
 
-    async fn document<T: DeserializeOwned>(&self, call: Call<'_>, status: StatusCode) -> Result<T, RunnerError> {
+    pub(super) async fn document<T: DeserializeOwned>(
+        &self,
+        call: Call<'_>,
+        status: StatusCode,
+    ) -> Result<T, RunnerError> {
         let timeout = call.head_timeout;
         let opened = self.expect(call, status).await?;
         self.whole(timeout, opened.answer.document()).await

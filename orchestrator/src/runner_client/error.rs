@@ -55,6 +55,7 @@ fn is_a_runners(code: ErrorCode) -> bool {
         | ErrorCode::TooLarge
         | ErrorCode::LimitReached
         | ErrorCode::SandboxLost
+        | ErrorCode::PortClosed
         | ErrorCode::InternalError => true,
         // If it does not know a call or a method, it is not the runner of this version.
         ErrorCode::NotFound

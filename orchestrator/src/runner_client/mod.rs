@@ -31,6 +31,7 @@ mod frame;
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
 mod outgoing;
+mod ports;
 mod pulse;
 mod sequence;
 mod socket;
@@ -56,6 +57,7 @@ pub use file_calls::{Depth, LastLink, OnExisting, Parents};
 pub use files::{ByteRange, FileAnswer, Part};
 pub use frame::{Data, Frame};
 pub use outgoing::Outgoing;
+pub use ports::EndOfClient;
 pub use pulse::Pulse;
 pub use stdin::AfterInput;
 pub use stream::FrameStream;

@@ -42,11 +42,7 @@ impl AccessPolicy {
     }
 
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<String, ErrorBody> {
-        let mut given = headers.get_all(HOST).iter();
-        let header = given.next().map(|value| value.to_str().unwrap_or_default());
-        // If the request line is a whole URL, its host wins over the header.
-        let authority = uri.authority().map(|authority| authority.as_str()).or(header);
-        let Some(authority) = authority.filter(|_| given.next().is_none()) else {
+        let Some(authority) = authority_of(uri, headers) else {
             return Err(ErrorBody::new(ErrorCode::InvalidRequest, "the request must have one Host header"));
         };
         if self.is_our_host(host_of(authority)) {
@@ -85,11 +81,7 @@ impl AccessPolicy {
     }
 
     fn check_key(&self, headers: &HeaderMap) -> Result<Caller, ErrorBody> {
-        let given = headers.get(AUTHORIZATION).and_then(|value| {
-            let (scheme, key) = value.as_bytes().split_at_checked("bearer ".len())?;
-            scheme.eq_ignore_ascii_case(b"bearer ").then_some(key.trim_ascii())
-        });
-        let message = match given.map(&self.identify) {
+        let message = match bearer(headers).map(&self.identify) {
             Some(Some(caller)) => return Ok(caller),
             Some(None) => "the API key is wrong",
             None => "an API key is needed: send the header Authorization: Bearer KEY",
@@ -98,8 +90,23 @@ impl AccessPolicy {
     }
 }
 
+/// The secret that a request carries.
+pub fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, key) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked("bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(key.trim_ascii())
+}
+
+/// The host and port that a request is for. `None` if it names none, or more than one.
+pub fn authority_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let mut given = headers.get_all(HOST).iter();
+    let header = given.next().map(|value| value.to_str().unwrap_or_default());
+    // If the request line is a whole URL, its host wins over the header.
+    let authority = uri.authority().map(|authority| authority.as_str()).or(header);
+    authority.filter(|_| given.next().is_none())
+}
+
 /// The host without the port. An IPv6 address keeps its brackets.
-fn host_of(authority: &str) -> &str {
+pub fn host_of(authority: &str) -> &str {
     let end = match authority.rfind(']') {
         Some(bracket) => bracket + 1,
         None => authority.rfind(':').unwrap_or(authority.len()),

@@ -15,6 +15,14 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// Its address, unless it came over the Unix socket.
+    pub fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(address),
+            Self::User(_) => None,
+        }
+    }
+
     /// What counts as one client. A host has a whole IPv6 network of 64 bits, so all addresses of one count together.
     pub fn client(self) -> Self {
         match self {

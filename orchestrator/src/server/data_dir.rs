@@ -12,7 +12,8 @@ use anyhow::{Context as _, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::config::{ApiKey, DAEMON_FILE, DaemonFile, KEY_FILE, LOCK_FILE};
+use crate::config::{ApiKey, DAEMON_FILE, DaemonFile, KEY_FILE, LINK_KEY_FILE, LOCK_FILE};
+use crate::service::ports::LinkKey;
 
 /// The data directory, locked until this is dropped. If the daemon is killed, the kernel releases the lock.
 pub struct DataDir {
@@ -76,6 +77,28 @@ impl DataDir {
         }
     }
 
+    /// Reads the key that links to ports are signed with, or makes one. Links are good as long as it stays.
+    pub fn link_key(&self) -> anyhow::Result<LinkKey> {
+        let path = self.path.join(LINK_KEY_FILE);
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                std::fs::set_permissions(&path, Permissions::from_mode(0o600))
+                    .with_context(|| format!("cannot make {} private", path.display()))?;
+                let key = bytes.try_into().map_err(|_| {
+                    anyhow::anyhow!("{} is not a key; remove the file to have a new one made", path.display())
+                })?;
+                Ok(LinkKey::new(key))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut random = [0; 32];
+                getrandom::fill(&mut random).context("cannot get random bytes for a key")?;
+                self.replace(LINK_KEY_FILE, &random)?;
+                Ok(LinkKey::new(random))
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot read the key in {}", path.display())),
+        }
+    }
+
     /// Writes `daemon.json`, which says where this daemon listens. `withdraw` removes it at a clean stop.
     pub fn announce(&self, url: &str) -> anyhow::Result<()> {
         let text = serde_json::to_vec(&DaemonFile { url: url.to_owned(), pid: std::process::id() })?;
@@ -134,6 +157,20 @@ mod tests {
         assert_eq!(mode(&path), 0o600);
         std::fs::write(&path, "x").unwrap();
         assert!(dir.key().unwrap_err().to_string().contains("remove the file"));
+    }
+
+    #[test]
+    fn the_key_of_links_is_made_once_kept_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = DataDir::open(folder.path()).unwrap();
+        dir.link_key().unwrap();
+        let path = dir.path().join(LINK_KEY_FILE);
+        let (made, shown) = (std::fs::read(&path).unwrap(), mode(&path));
+        assert_eq!((made.len(), shown), (32, 0o600));
+        dir.link_key().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), made);
+        std::fs::write(&path, "short").unwrap();
+        assert!(dir.link_key().unwrap_err().to_string().contains("remove the file"));
     }
 
     #[test]

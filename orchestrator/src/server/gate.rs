@@ -25,7 +25,7 @@ use super::clients::{Peer, PerClient};
 use super::held::{HeldBody, InFlight};
 use super::stall::StallingBody;
 use crate::api::error::ApiError;
-use crate::api::{Created, Held};
+use crate::api::{ClientAddress, Created, Held};
 use crate::metrics::Metrics;
 use crate::service::Caller;
 
@@ -110,13 +110,14 @@ impl Gate {
     }
 }
 
-pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
     let start = Instant::now();
     let id = gate.request_id(&request);
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let session_id = session_in(request.uri().path());
     let peer = request.extensions().get::<Peer>().copied();
+    request.extensions_mut().insert(ClientAddress(peer.and_then(Peer::address)));
     let ids = route.as_ref().filter(|route| gate.is_change(&method, route.as_str()));
     let ids = ids.map(|route| ids_in(route.as_str(), request.uri().path()));
     let shared_with = gate.parts.policy.shared_with(request.headers()).cloned();

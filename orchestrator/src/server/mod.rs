@@ -14,6 +14,7 @@ mod linger;
 pub mod listen;
 pub mod listener;
 pub mod logs;
+pub mod preview;
 pub mod signals;
 pub mod stall;
 

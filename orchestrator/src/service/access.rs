@@ -66,6 +66,11 @@ impl Access {
         self.session(caller, id)?.begin().await
     }
 
+    /// The same as `begin`, for the holder of a link: its token was checked, and stands for the caller that made the link.
+    pub async fn begin_by_link(&self, id: &SessionId) -> Result<Activity, SessionError> {
+        self.registry.get(id)?.begin().await
+    }
+
     /// The same as `begin`, in the session or workspace that has the files.
     pub async fn begin_in(&self, caller: &Caller, place: &Place) -> Result<Activity, SessionError> {
         match place {

@@ -22,6 +22,7 @@ mod in_sandbox;
 mod keys;
 mod network;
 pub mod output;
+pub mod ports;
 mod sessions;
 pub mod shells;
 pub mod workspaces;
@@ -38,6 +39,7 @@ pub use error::{CallError, InvalidRequest, KeysError};
 pub use files::Files;
 pub use keys::Keys;
 pub use network::{DecisionStream, Networks, Refresh};
+pub use ports::Ports;
 pub use sessions::Sessions;
 pub use shells::Shells;
 
@@ -59,6 +61,8 @@ pub struct ServiceParts {
     pub network: Network,
     pub metrics: Metrics,
     pub exec: ExecConfig,
+    /// The key that links to ports are signed with.
+    pub link_key: ports::LinkKey,
 }
 
 /// All use cases, by area. Cheap to clone.
@@ -70,6 +74,7 @@ struct Areas {
     commands: Commands,
     shells: Shells,
     files: Files,
+    ports: Ports,
     daemon: Daemon,
     keys: Keys,
     networks: Networks,
@@ -79,13 +84,14 @@ struct Areas {
 
 impl Service {
     pub fn new(parts: ServiceParts) -> Self {
-        let ServiceParts { registry, keys, workspaces, network, metrics, exec } = parts;
+        let ServiceParts { registry, keys, workspaces, network, metrics, exec, link_key } = parts;
         let access = Access::new(registry.clone(), workspaces.clone());
         Self(Arc::new(Areas {
             sessions: Sessions::new(access.clone(), registry.clone()),
             commands: Commands::new(access.clone(), registry.clone(), metrics.clone(), exec),
             shells: Shells::new(access.clone(), metrics.clone()),
             files: Files::new(access.clone(), metrics.clone()),
+            ports: Ports::new(access.clone(), metrics.clone(), link_key),
             keys: Keys::new(access.clone(), keys, registry.clone()),
             networks: Networks::new(access.clone(), registry.clone(), network),
             daemon: Daemon::new(access.clone(), registry, metrics),
@@ -108,6 +114,10 @@ impl Service {
 
     pub fn files(&self) -> &Files {
         &self.0.files
+    }
+
+    pub fn ports(&self) -> &Ports {
+        &self.0.ports
     }
 
     pub fn daemon(&self) -> &Daemon {

@@ -8,6 +8,7 @@ use crate::config::Listen;
 use crate::environment::Environment;
 use crate::exec::ExecTable;
 use crate::files::FileOperations;
+use crate::ports::Ports;
 use crate::run::Runs;
 use crate::shell::ShellTable;
 use crate::sys::identity::Identity;
@@ -24,6 +25,7 @@ pub struct App {
     pub shells: ShellTable,
     pub runs: Runs,
     pub files: FileOperations,
+    pub ports: Ports,
     pub started: Instant,
     /// Set when the runner has to end: from then on it accepts no new request.
     pub draining: Cell<bool>,

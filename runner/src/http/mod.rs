@@ -13,6 +13,7 @@ mod files;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+mod ports;
 mod query;
 mod request;
 mod shells;
@@ -193,6 +194,8 @@ async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, Err
         ["shells", name, "reset"] => shells::reset(app, &request, name).await,
         ["shells", name, "end"] => shells::end(app, &request, name),
         ["shells", name, "attach"] => attach::attach(app, request, name).await,
+        ["ports"] => ports::list(app, &request).await,
+        ["ports", port, "connect"] => ports::connect(app, request, port).await,
         ["files" | "archive" | "fs", ..] => files::handle(app, request, route).await,
         _ => Err(no_route(&path)),
     }

@@ -8,6 +8,7 @@ mod image;
 mod key;
 mod network;
 mod pool;
+mod port;
 mod run;
 mod session;
 mod time_limit;
@@ -24,6 +25,7 @@ pub use network::{
     NetworkView, NetworkWish, PackagesView, RegistryProblem, RegistryView, SetNetworkRequest,
 };
 pub use pool::{PoolView, SetPoolRequest};
+pub use port::{DEFAULT_LINK_SECONDS, MAX_LINK_SECONDS, PortUrlRequest, PortUrlView};
 pub use run::{ApiRunRequest, RunDone, RunReply};
 pub use session::{
     AcquireSource, CreateSessionRequest, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus, SessionView,

@@ -6,6 +6,7 @@ mod exec;
 mod files;
 mod frame;
 mod health;
+mod ports;
 mod rules;
 mod shell;
 
@@ -19,6 +20,7 @@ pub use frame::{
     ExecOutcome, Frame, FrameError, MAX_FRAME_BYTES, OutcomeKind, Payload, Stream, encode_output, parse_frame,
 };
 pub use health::{HealthView, Separation};
+pub use ports::{MAX_LISTED_PORTS, MAX_PROGRAM_BYTES, PortList, PortView, RESERVED_PORTS, TCP_PROTOCOL};
 pub use rules::{
     MAX_ARG_BYTES, MAX_ARGV_BYTES, MAX_PATH_BYTES, MAX_TERMINAL_SIDE, check_page_limit, check_path, check_size,
     check_variables,

@@ -19,6 +19,7 @@ fn schemas() -> Value {
         "InputRequest": schema_for!(InputRequest),
         "ListView": schema_for!(ListView),
         "OpenShellRequest": schema_for!(OpenShellRequest),
+        "PortList": schema_for!(PortList),
         "ResizeRequest": schema_for!(ResizeRequest),
         "RunRequest": schema_for!(RunRequest),
         "ShellEndView": schema_for!(ShellEndView),

@@ -33,7 +33,7 @@ const ORCHESTRATOR: Order = Order {
         &["service", "doctor"],
         &["session", "workspace", "image", "network", "key"],
         &["runtime", "store", "runner_client"],
-        &["client", "config", "disk", "failpoint", "hash", "metrics", "owner", "runner_address", "spec"],
+        &["client", "config", "disk", "failpoint", "hash", "metrics", "owner", "relay", "runner_address", "spec"],
         &["sys"],
     ],
     // A front reaches sandboxes through the service alone.
@@ -60,7 +60,7 @@ const RUNNER: Order = Order {
     layers: &[
         &["boot"],
         &["http"],
-        &["shell", "run", "files"],
+        &["shell", "run", "files", "ports"],
         &["exec", "output", "reaper", "environment", "init", "oom", "open_stdin", "shutdown", "signals"],
         &["config", "log", "process_limit", "text"],
         &["sys"],

@@ -14,6 +14,7 @@ use super::shown;
 use crate::api::error::ApiError;
 use crate::service::WorkspaceAddress;
 use crate::service::files::{Place, SandboxPath};
+use crate::service::ports::Port;
 
 /// Part `number` of the path, where `v1` is part 0. The last of `parts` contains the rest of the path.
 fn part(uri: &Uri, number: usize, parts: usize) -> &str {
@@ -77,6 +78,9 @@ from_address! {
 
     /// The shell that `/v1/sessions/{session_id}/shells/{shell}` and the routes below it name.
     ShellPath(ShellName) = |uri| Ok(ShellName::new(part(uri, 4, 6))?);
+
+    /// The port that `/v1/sessions/{session_id}/ports/{port}` and the routes below it name.
+    PortPath(Port) = |uri| Ok(Port::parse(part(uri, 4, 6))?);
 
     /// The exec or run that `/v1/sessions/{session_id}/execs/{exec_id}` names.
     ExecPath(ExecId) = |uri| Ok(ExecId::new(part(uri, 4, 6))?);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -21,6 +22,18 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
         let caller = parts.extensions.get::<Caller>().cloned();
         // Only routes that need no key have no caller, and their handlers do not use this extractor.
         caller.map(Self).ok_or_else(|| ApiError::new(ErrorCode::InternalError, "the request has no caller"))
+    }
+}
+
+/// The address that a request came from. `None` over a Unix socket.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ClientAddress(pub Option<IpAddr>);
+
+impl<S: Send + Sync> FromRequestParts<S> for ClientAddress {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get::<Self>().copied().unwrap_or_default())
     }
 }
 

@@ -7,8 +7,8 @@ mod json;
 mod query;
 mod range;
 
-pub use address::{ExecPath, FilePath, ImagePath, KeyPath, PlacePath, SessionPath, ShellPath, WorkspacePath};
-pub use caller::{By, Held};
+pub use address::{ExecPath, FilePath, ImagePath, KeyPath, PlacePath, PortPath, SessionPath, ShellPath, WorkspacePath};
+pub use caller::{By, ClientAddress, Held};
 pub use intake::{Intake, MAX_DRAIN_TIME, drain};
 #[cfg(test)]
 pub use json::MAX_JSON_BODY_BYTES;

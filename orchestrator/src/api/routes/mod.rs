@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 use shared_protocol::api::{
     ApiExecRequest, ApiExecView, ApiRunRequest, CreateKeyRequest, CreateSessionRequest, DetachedView, ExecReply,
     FsReadView, FsWriteRequest, ImageView, KeyList, MkdirRequest, MoveRequest, NetworkDecision, NetworkLogView,
-    NetworkView, NewKeyView, OkView, PackagesView, PoolView, RunReply, SessionStatus, SessionView, SetNetworkRequest,
-    SetPoolRequest, StatsView, UpdateSessionRequest, UploadedView, WorkspaceList,
+    NetworkView, NewKeyView, OkView, PackagesView, PoolView, PortUrlRequest, PortUrlView, RunReply, SessionStatus,
+    SessionView, SetNetworkRequest, SetPoolRequest, StatsView, UpdateSessionRequest, UploadedView, WorkspaceList,
 };
 use shared_protocol::id::ID_PATTERN;
 use shared_protocol::runner::{
-    FileView, InputRequest, ListView, MAX_PAGE_EXECS, OpenShellRequest, ResizeRequest, ShellView, SignalRequest,
-    StdinView, WroteView,
+    FileView, InputRequest, ListView, MAX_PAGE_EXECS, OpenShellRequest, PortList, ResizeRequest, ShellView,
+    SignalRequest, StdinView, WroteView,
 };
 
 use super::commands::{exec, execs, input, run, shells, stdin, terminal};
 use super::files::{archive, documents, raw, upload};
-use super::{daemon, keys, network, sessions, workspaces};
+use super::{daemon, keys, network, ports, sessions, workspaces};
 #[cfg(test)]
 pub use route::Place;
 pub use route::Route;
-use route::{delete, flag_schema, get, patch, path_schema, post, put, size_schema, whole_schema};
+use route::{any_method, delete, flag_schema, get, patch, path_schema, post, put, size_schema, whole_schema};
 
 pub fn all() -> Vec<Route> {
-    [about_the_daemon(), keys(), sessions(), networks(), commands(), shells(), files(), workspaces()]
+    [about_the_daemon(), keys(), sessions(), networks(), commands(), shells(), ports(), files(), workspaces()]
         .into_iter()
         .flatten()
         .collect()
@@ -237,6 +237,35 @@ fn shells() -> Vec<Route> {
             .query("cols", size_schema(), "The width of the terminal in characters")
             .query("rows", size_schema(), "The height of the terminal in characters")
             .replies_nothing(101),
+    ]
+}
+
+fn ports() -> Vec<Route> {
+    vec![
+        get("/v1/sessions/{session_id}/ports", ports::list, "List the TCP servers in a session's sandbox")
+            .replies::<PortList>(200),
+        any_method("post", "/v1/sessions/{session_id}/ports/{port}/url", ports::url, "Make a link to a port")
+            .may_take::<PortUrlRequest>()
+            .replies::<PortUrlView>(200),
+        any_method(
+            "get",
+            "/v1/sessions/{session_id}/ports/{port}/connect",
+            ports::connect,
+            "Connect to a port over TCP: with the headers Connection: Upgrade and Upgrade: cove-tcp",
+        )
+        .changes()
+        .replies_nothing(101),
+        get("/v1/sessions/{session_id}/ports/{port}", ports::with_slash, "Find the address of a server's root")
+            .replies_nothing(308),
+        any_method("get", "/v1/sessions/{session_id}/ports/{port}/", ports::proxy, "Send a request to a server's root")
+            .replies_bytes(200, "*/*"),
+        any_method(
+            "get",
+            "/v1/sessions/{session_id}/ports/{port}/{*path}",
+            ports::proxy,
+            "Send a request to a server in the sandbox: HTTP with any method, server-sent events, WebSocket",
+        )
+        .replies_bytes(200, "*/*"),
     ]
 }
 

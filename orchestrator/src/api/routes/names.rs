@@ -17,9 +17,10 @@ pub const NETWORK: Tag = Tag { name: "network", about: "What sessions may reach 
 pub const COMMANDS: Tag = Tag { name: "commands", about: "Commands in shells, and programs beside them" };
 pub const SHELLS: Tag = Tag { name: "shells", about: "Persistent shells and terminals" };
 pub const FILES: Tag = Tag { name: "files", about: "Files in a session's sandbox" };
+pub const PORTS: Tag = Tag { name: "ports", about: "Servers in a session's sandbox" };
 pub const WORKSPACES: Tag = Tag { name: "workspaces", about: "Directories that outlive sessions" };
 
-pub const TAGS: [Tag; 8] = [DAEMON, KEYS, SESSIONS, NETWORK, COMMANDS, SHELLS, FILES, WORKSPACES];
+pub const TAGS: [Tag; 9] = [DAEMON, KEYS, SESSIONS, NETWORK, COMMANDS, SHELLS, PORTS, FILES, WORKSPACES];
 
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
@@ -30,13 +31,14 @@ pub struct Name {
 
 /// The name of a route's operation. A test fails if a route has none.
 pub fn name(route: &Route) -> Option<Name> {
-    let tables: [(Tag, &[Entry]); 8] = [
+    let tables: [(Tag, &[Entry]); 9] = [
         (DAEMON, OF_DAEMON),
         (KEYS, OF_KEYS),
         (SESSIONS, OF_SESSIONS),
         (NETWORK, OF_NETWORK),
         (COMMANDS, OF_COMMANDS),
         (SHELLS, OF_SHELLS),
+        (PORTS, OF_PORTS),
         (FILES, OF_FILES),
         (WORKSPACES, OF_WORKSPACES),
     ];
@@ -57,6 +59,40 @@ const OF_KEYS: &[Entry] = &[
         "/v1/keys/{key_name}",
         "removeKey",
         "The key is refused at once, and its streams end. Its sessions and workspaces stay.",
+    ),
+];
+
+const OF_PORTS: &[Entry] = &[
+    (
+        "get",
+        "/v1/sessions/{session_id}/ports",
+        "listPorts",
+        "Every TCP socket that listens, with its process where the kernel tells. Counts as activity.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/ports/{port}/url",
+        "createPortUrl",
+        "Whoever has the link can use this port of this session, and nothing else, until it expires. The port need not be open yet.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}/ports/{port}/connect",
+        "connectPort",
+        "After the answer 101 the connection carries the bytes of one TCP connection. Either side may end first. Without the upgrade, the request is for the server's own path /connect.",
+    ),
+    (
+        "get",
+        "/v1/sessions/{session_id}/ports/{port}",
+        "findPort",
+        "Redirects to the same address with a slash at its end, so that relative addresses in a page work.",
+    ),
+    ("get", "/v1/sessions/{session_id}/ports/{port}/", "proxyPortRoot", "As the route with a path."),
+    (
+        "get",
+        "/v1/sessions/{session_id}/ports/{port}/{*path}",
+        "proxyPort",
+        "Any method and body. The API key is removed, redirects and cookie paths are rewritten, and X-Forwarded-For, -Host, -Proto and -Prefix are set. The status is the server's own.",
     ),
 ];
 

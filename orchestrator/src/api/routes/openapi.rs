@@ -81,7 +81,7 @@ fn errors(route: &Route) -> Vec<(u16, &'static str)> {
         (410, in_path("{session_id}"), "SESSION_EXPIRED: the session has expired"),
         (413, route.request.is_some(), "TOO_LARGE: the body is too large"),
         (429, changes, "LIMIT_REACHED: there is no room; `details` may say of what"),
-        (502, in_path("_id}"), "SANDBOX_LOST: the sandbox has ended by itself, or does not answer"),
+        (502, in_path("_id}"), "SANDBOX_LOST: the sandbox has ended by itself, or does not answer. PORT_CLOSED: nothing listens on the port, or the server gave no answer"),
     ]
     .into_iter()
     .filter_map(|(status, applies, about)| applies.then_some((status, about)))

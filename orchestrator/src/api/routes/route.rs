@@ -1,7 +1,7 @@
 //! One route: its method, path and handler, and the parameters, bodies and replies that the OpenAPI document describes.
 
 use axum::handler::Handler;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::routing::{MethodFilter, MethodRouter, any, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 use shared_protocol::api::AttachedFrame;
@@ -52,17 +52,7 @@ pub enum Place {
     Header,
 }
 
-fn route<H, T>(
-    filter: MethodFilter,
-    method: &'static str,
-    path: &'static str,
-    handler: H,
-    summary: &'static str,
-) -> Route
-where
-    H: Handler<T, ApiState>,
-    T: 'static,
-{
+fn route(handler: MethodRouter<ApiState>, method: &'static str, path: &'static str, summary: &'static str) -> Route {
     Route {
         method,
         path,
@@ -73,8 +63,18 @@ where
         needs_key: true,
         is_for_admins: false,
         changes: false,
-        handler: on(filter, handler),
+        handler,
     }
+}
+
+/// A route whose handler gets requests of every method, because they may be for a server in a sandbox. The document names one
+/// of them.
+pub fn any_method<H, T>(method: &'static str, path: &'static str, handler: H, summary: &'static str) -> Route
+where
+    H: Handler<T, ApiState>,
+    T: 'static,
+{
+    route(any(handler), method, path, summary)
 }
 
 macro_rules! methods {
@@ -84,7 +84,7 @@ macro_rules! methods {
             H: Handler<T, ApiState>,
             T: 'static,
         {
-            route(MethodFilter::$filter, $method, path, handler, summary)
+            route(on(MethodFilter::$filter, handler), $method, path, summary)
         }
     )*};
 }
@@ -201,6 +201,11 @@ fn path_parameters(path: &str) -> Vec<Parameter> {
         ),
         ("key_name", json!({ "type": "string", "pattern": ID_PATTERN }), "The name of the key"),
         ("exec_id", json!({ "type": "string", "pattern": ID_PATTERN }), "The id of the command or run"),
+        (
+            "port",
+            json!({ "type": "integer", "minimum": 1, "maximum": u16::MAX }),
+            "The number of the port on which the server in the sandbox listens",
+        ),
         ("shell", json!({ "type": "string", "pattern": ID_PATTERN }), "The name of the shell"),
         (
             "image",

@@ -20,12 +20,14 @@ use shared_protocol::{RuntimeName, SessionId};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
+use crate::api::ports::Previews;
 use crate::api::{ApiState, router};
 use crate::config::{Config, ServeFlags};
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
 use crate::runner_address::RunnerAddress;
 use crate::runtime::{Runtime, RuntimeError, Sandbox, SandboxSpec};
+use crate::service::ports::LinkKey;
 use crate::service::workspaces::Workspaces;
 use crate::service::{Caller, Role, Service, ServiceParts};
 use crate::session::{Registry, RegistryParts, SessionHandle};
@@ -209,8 +211,10 @@ impl Live {
             workspaces,
             metrics,
             exec: config.exec.clone(),
+            link_key: LinkKey::new([7; 32]),
         };
-        let router = router(ApiState { service: Service::new(parts) });
+        let previews = Previews::new(config.preview.clone(), 8080);
+        let router = router(ApiState { service: Service::new(parts), previews });
         // The caller that the gate would attach to each request.
         let router = router.layer(axum::Extension(Caller::of("test", Role::Admin)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

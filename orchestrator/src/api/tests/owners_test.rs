@@ -102,6 +102,9 @@ fn good(method: &str, rest: &str) -> Good {
             ];
             return Good { headers, body: String::new() };
         }
+        ("get", "/ports/{port}/connect") => {
+            return Good { headers: &[("connection", "upgrade"), ("upgrade", "cove-tcp")], body: String::new() };
+        }
         ("post", "/fs/upload") => {
             let body = "--B\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--B--\r\n";
             return Good { headers: &[("content-type", "multipart/form-data; boundary=B")], body: body.into() };
@@ -116,7 +119,7 @@ fn good(method: &str, rest: &str) -> Good {
 fn filled(route: &routes::Route, marker: &str, id: &str) -> String {
     let path = ["{exec_id}", "{shell}", "{*path}"]
         .iter()
-        .fold(route.path.replace(marker, id), |path, name| path.replace(name, "x"));
+        .fold(route.path.replace(marker, id).replace("{port}", "3000"), |path, name| path.replace(name, "x"));
     assert!(!path.contains('{'), "{path}: say here what stands for this parameter");
     let needed = route.parameters.iter().filter(|p| p.is_required && p.place == Place::Query);
     let query: Vec<String> = needed.map(|parameter| format!("{}=x", parameter.name)).collect();

@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use shared_protocol::{ErrorBody, ErrorCode};
 
+use crate::api::ports::Previews;
 use crate::api::{ApiState, extract, gets_that_change, paths_without_key, router, routes};
 use crate::config::{Config, ServeFlags};
 use crate::key::KeyTable;
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::server::access::AccessPolicy;
 use crate::server::audit::AuditLog;
 use crate::server::gate::{self, Gate, GateParts};
+use crate::service::ports::LinkKey;
 use crate::service::workspaces::Workspaces;
 use crate::service::{Service, ServiceParts};
 use crate::session::fake::FakeRuntime;
@@ -68,6 +70,7 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
         workspaces,
         metrics: metrics.clone(),
         exec: config.exec,
+        link_key: LinkKey::new([7; 32]),
     };
     let service = Service::new(parts);
     let keys = service.keys().clone();
@@ -87,7 +90,8 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
         audit: Some(audit.clone()),
         gets_that_change: gets_that_change(),
     });
-    let router = router(ApiState { service }).layer(from_fn_with_state(gate, gate::pass));
+    let router = router(ApiState { service, previews: Previews::new(config.preview, 8080) })
+        .layer(from_fn_with_state(gate, gate::pass));
     Api { service: TowerToHyperService::new(router.clone()), router, runtime, registry, audit, folder }
 }
 

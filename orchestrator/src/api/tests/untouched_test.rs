@@ -197,6 +197,12 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
             ],
         ]),
         ("get", "/execs") => vec![query("?limit=0"), query("?limit=x"), query("?after=a%20b"), query("?nope=1")],
+        ("post", "/ports/{port}/url") => all([
+            no_json().into_iter().skip(1).collect(),
+            vec![part("0"), part("65536"), part("x"), body(&json!({"ttl_seconds": 0}))],
+            vec![body(&json!({"ttl_seconds": u64::MAX})), body(&json!({"ttl_seconds": "1"}))],
+        ]),
+        ("get", rest) if rest.starts_with("/ports/{port}") => vec![part("0"), part("65536"), part("x"), part("8%30")],
         ("put", "/network") => all([
             no_json(),
             vec![
@@ -208,7 +214,7 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
             ],
         ]),
         ("get", "/network/log") => vec![query("?follow=maybe"), query("?after=x"), query("?nope=1")],
-        ("get", "/network" | "/shells") => return None,
+        ("get", "/network" | "/ports" | "/shells") => return None,
         _ => panic!("{method} …{rest} is a new route: say here what can be wrong with a request for it"),
     })
 }
@@ -244,7 +250,7 @@ async fn a_request_that_cannot_be_valid_touches_nothing() {
         for wrong in bad_requests(route.method, rest).unwrap_or_default() {
             // Time passes, so that a renewal would be visible.
             tokio::time::advance(Duration::from_secs(1)).await;
-            let rest = ["{exec_id}", "{shell}", "{*path}"]
+            let rest = ["{exec_id}", "{shell}", "{*path}", "{port}"]
                 .iter()
                 .fold(rest.to_owned(), |rest, name| rest.replace(name, wrong.part));
             let path = format!("{base}{rest}{}", wrong.query);

@@ -8,9 +8,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, SockaddrIn6, bind, listen, setsockopt, socket, sockopt,
 };
+use shared_protocol::runner::RESERVED_PORTS;
 
-/// The ports for the listener, in the order in which they are tried. Few programs want one of these.
-const PORTS: std::ops::RangeInclusive<u16> = 1..=9;
 const DNS_PORT: u16 = 53;
 /// The most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -27,7 +26,8 @@ pub struct SandboxSockets {
 /// Opens both sockets in this thread's network namespace. Returns the port of the listener too.
 pub fn open() -> io::Result<(SandboxSockets, u16)> {
     let mut taken = io::Error::from(io::ErrorKind::AddrInUse);
-    for port in PORTS {
+    // Few programs want one of these ports. The list of a sandbox's servers leaves them out.
+    for port in RESERVED_PORTS {
         match listener(port) {
             Ok(tcp) => return Ok((SandboxSockets { tcp, dns: dns().ok() }, port)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken = error,

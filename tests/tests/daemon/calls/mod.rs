@@ -3,6 +3,7 @@
 pub mod archives;
 mod errors;
 mod files;
+mod ports;
 mod queueing;
 mod stdin;
 mod streaming;
