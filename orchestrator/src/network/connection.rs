@@ -110,7 +110,7 @@ impl Connection {
             loop {
                 match copy::read(&self.program).await {
                     Ok(bytes) if !bytes.is_empty() => {
-                        let passed = inspector.take(&bytes, &mut judge)?;
+                        let passed = inspector.take(bytes, &mut judge)?;
                         if !passed.is_empty() {
                             return Ok(passed);
                         }
@@ -251,7 +251,7 @@ impl Connection {
             Ok(())
         };
         while let Ok(bytes) = copy::read(&self.program).await {
-            if bytes.is_empty() || inspector.take(&bytes, &mut judge).map_or(true, |passed| !passed.is_empty()) {
+            if bytes.is_empty() || inspector.take(bytes, &mut judge).map_or(true, |passed| !passed.is_empty()) {
                 break;
             }
         }

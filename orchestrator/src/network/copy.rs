@@ -2,12 +2,14 @@
 //! and an idle connection has no buffer.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use network_policy::{Denial, Reason, Spoken};
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -16,6 +18,9 @@ use super::limits::SessionMeter;
 
 /// The most bytes of one read.
 const BUFFER_BYTES: usize = 64 << 10;
+/// After this many bytes, a direction of a connection has a pipe of its own: two more open files, and no more copies.
+const SPLICE_AFTER_BYTES: u64 = 1 << 20;
+const PIPE_BYTES: usize = 256 << 10;
 /// How long bytes may wait for a decision while a program sends no more of them.
 const DECISION_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -116,9 +121,16 @@ async fn up(
             }
             return to.shutdown().await.map_err(broken);
         }
-        let passed = inspector.take(&bytes, &mut judge).map_err(Stopped::Denied)?;
+        let passed = inspector.take(bytes, &mut judge).map_err(Stopped::Denied)?;
         to.write_all(&passed).await.map_err(broken)?;
         meter.sent(passed.len()).await?;
+        if inspector.is_passing() && meter.bytes().0 > SPLICE_AFTER_BYTES {
+            match Splice::new() {
+                Ok(splice) => return splice.run(program, upstream, meter, Direction::Up).await,
+                // Too many files are open.
+                Err(_) => inspector = Inspector::off(),
+            }
+        }
     }
 }
 
@@ -131,6 +143,53 @@ async fn down(upstream: &TcpStream, program: &TcpStream, meter: &Meter) -> Resul
         }
         to.write_all(&bytes).await.map_err(broken)?;
         meter.received(bytes.len()).await?;
+        if meter.bytes().1 > SPLICE_AFTER_BYTES
+            && let Ok(splice) = Splice::new()
+        {
+            return splice.run(upstream, program, meter, Direction::Down).await;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    /// From the program.
+    Up,
+    Down,
+}
+
+/// Moves bytes from one socket to another through a pipe, without copying them into this process.
+struct Splice {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Splice {
+    fn new() -> io::Result<Self> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // Without this, the pipe has its usual size.
+        let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
+        Ok(Self { reader, writer })
+    }
+
+    async fn run(self, from: &TcpStream, to: &TcpStream, meter: &Meter, direction: Direction) -> Result<(), Stopped> {
+        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        loop {
+            let fill = || Ok(splice(from, None, &self.writer, None, PIPE_BYTES, flags)?);
+            let filled = from.async_io(Interest::READABLE, fill).await.map_err(broken)?;
+            if filled == 0 {
+                return Writer(to).shutdown().await.map_err(broken);
+            }
+            let mut left = filled;
+            while left > 0 {
+                let empty = || Ok(splice(&self.reader, None, to, None, left, flags)?);
+                left -= to.async_io(Interest::WRITABLE, empty).await.map_err(broken)?.min(left);
+            }
+            match direction {
+                Direction::Up => meter.sent(filled).await?,
+                Direction::Down => meter.received(filled).await?,
+            }
+        }
     }
 }
 

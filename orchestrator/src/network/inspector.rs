@@ -45,8 +45,13 @@ impl Inspector {
         Self { state: State::Passing, held: Vec::new() }
     }
 
-    pub fn is_deciding(&self) -> bool {
+    fn is_deciding(&self) -> bool {
         matches!(self.state, State::Deciding(_))
+    }
+
+    /// Whether everything passes from now on.
+    pub fn is_passing(&self) -> bool {
+        matches!(self.state, State::Passing) && self.held.is_empty()
     }
 
     /// Whether bytes wait for a decision.
@@ -55,11 +60,11 @@ impl Inspector {
     }
 
     /// Takes bytes of the program and returns those that may pass now.
-    pub fn take(&mut self, bytes: &[u8], judge: &mut Judge<'_>) -> Result<Vec<u8>, Denial> {
-        if matches!(self.state, State::Passing) && self.held.is_empty() {
-            return Ok(bytes.to_vec());
+    pub fn take(&mut self, bytes: Vec<u8>, judge: &mut Judge<'_>) -> Result<Vec<u8>, Denial> {
+        if self.is_passing() {
+            return Ok(bytes);
         }
-        self.held.extend_from_slice(bytes);
+        self.held.extend(bytes);
         let mut passed = 0;
         while passed < self.held.len() {
             match self.step(passed, judge)? {
@@ -159,7 +164,7 @@ mod tests {
     fn feed(parts: &[&[u8]]) -> (Vec<u8>, Option<Reason>) {
         let (mut inspector, mut judge, mut passed) = (Inspector::new(), only("good.example.com"), Vec::new());
         for part in parts {
-            match inspector.take(part, &mut judge) {
+            match inspector.take(part.to_vec(), &mut judge) {
                 Ok(bytes) => passed.extend(bytes),
                 Err(denial) => return (passed, Some(denial.reason)),
             }

@@ -117,20 +117,39 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DNS_PORT: u16 = 53;
 
-/// Replaces the packet rules by those for a listener on this port.
+/// Sets the packet rules for a listener on this port, in place of those of an earlier daemon.
 pub fn set_packet_rules(port: u16) -> io::Result<()> {
+    let set = |before| request(SockProtocol::NetlinkNetFilter, &packet_rules(port, before));
+    let set = match set(Before::Nothing) {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => set(Before::OldRules),
+        set => set,
+    };
+    set.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        // The kernel lacks nf_tables or tproxy, and could not load the module.
+        Some(Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT) => io::ErrorKind::Unsupported.into(),
+        _ => error,
+    })
+}
+
+/// What is in the namespace before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// Rules of an earlier daemon. To delete them takes the kernel ten milliseconds, because it waits until nobody uses them.
+    OldRules,
+}
+
+fn packet_rules(port: u16, before: Before) -> Batch {
     let mut batch = Batch::default();
     batch.message(BATCH_BEGIN, None, |body| {
         body.fixed(&general(0, SUBSYSTEM));
     });
-    // A table that is added first can be deleted whether or not it was there.
-    batch.message(NEW_TABLE, Some(NLM_F_CREATE), |body| {
-        body.fixed(&general(NFPROTO_INET, 0)).text(1, TABLE);
-    });
-    batch.message(DELETE_TABLE, Some(0), |body| {
-        body.fixed(&general(NFPROTO_INET, 0)).text(1, TABLE);
-    });
-    batch.message(NEW_TABLE, Some(NLM_F_CREATE), |body| {
+    if before == Before::OldRules {
+        batch.message(DELETE_TABLE, Some(0), |body| {
+            body.fixed(&general(NFPROTO_INET, 0)).text(1, TABLE);
+        });
+    }
+    batch.message(NEW_TABLE, Some(NLM_F_CREATE | NLM_F_EXCL), |body| {
         body.fixed(&general(NFPROTO_INET, 0)).text(1, TABLE);
     });
     chain(&mut batch, STEER, PREROUTING, MANGLE_PRIORITY);
@@ -158,11 +177,7 @@ pub fn set_packet_rules(port: u16) -> io::Result<()> {
     batch.message(BATCH_END, None, |body| {
         body.fixed(&general(0, SUBSYSTEM));
     });
-    request(SockProtocol::NetlinkNetFilter, &batch).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
-        // The kernel lacks nf_tables or tproxy, and could not load the module.
-        Some(Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT) => io::ErrorKind::Unsupported.into(),
-        _ => error,
-    })
+    batch
 }
 
 /// struct nfgenmsg
