@@ -37,13 +37,6 @@ impl World {
         let daemon = change(Daemon::builder().hosts(&names(&upstream))).start().await;
         Some(Self { daemon, upstream })
     }
-
-    /// A session with this network, and with the functions of `client.py`.
-    async fn session(&self, network: Value) -> Session {
-        let session = self.daemon.create(json!({ "network": network, "env": { "PYTHONPATH": "/workspace" } })).await;
-        give_client(&session).await;
-        session
-    }
 }
 
 async fn give_client(session: &Session) {
