@@ -32,7 +32,7 @@ pub enum Stopped {
     Forbidden(Reason),
 }
 
-/// Counts the bytes of one connection, for itself and for its session.
+/// Counts the bytes of one connection, for itself and for its session, before they pass: a limit is never exceeded.
 #[derive(Debug)]
 pub struct Meter {
     sent: AtomicU64,
@@ -88,8 +88,8 @@ async fn up(
 ) -> Result<(), Stopped> {
     let mut to = Writer(upstream);
     if !first.is_empty() {
-        to.write_all(&first).await.map_err(broken)?;
         meter.sent(first.len()).await?;
+        to.write_all(&first).await.map_err(broken)?;
     }
     loop {
         let reading = read(program);
@@ -98,8 +98,8 @@ async fn up(
                 Ok(bytes) => bytes.map_err(broken)?,
                 Err(_) => {
                     let passed = inspector.give_up(&mut judge).map_err(Stopped::Denied)?;
-                    to.write_all(&passed).await.map_err(broken)?;
                     meter.sent(passed.len()).await?;
+                    to.write_all(&passed).await.map_err(broken)?;
                     continue;
                 }
             }
@@ -107,18 +107,17 @@ async fn up(
             reading.await.map_err(broken)?
         };
         if bytes.is_empty() {
-            let rest = inspector.give_up(&mut judge).map_err(Stopped::Denied);
             // A program that closes between two requests has nothing more to say.
-            if let Ok(rest) = rest
-                && !rest.is_empty()
-            {
+            if inspector.holds_bytes() {
+                let rest = inspector.give_up(&mut judge).map_err(Stopped::Denied)?;
+                meter.sent(rest.len()).await?;
                 to.write_all(&rest).await.map_err(broken)?;
             }
             return to.shutdown().await.map_err(broken);
         }
         let passed = inspector.take(&bytes, &mut judge).map_err(Stopped::Denied)?;
-        to.write_all(&passed).await.map_err(broken)?;
         meter.sent(passed.len()).await?;
+        to.write_all(&passed).await.map_err(broken)?;
     }
 }
 
@@ -129,8 +128,8 @@ async fn down(upstream: &TcpStream, program: &TcpStream, meter: &Meter) -> Resul
         if bytes.is_empty() {
             return to.shutdown().await.map_err(broken);
         }
-        to.write_all(&bytes).await.map_err(broken)?;
         meter.received(bytes.len()).await?;
+        to.write_all(&bytes).await.map_err(broken)?;
     }
 }
 

@@ -147,6 +147,11 @@ impl SessionNetwork {
         Meter::new(self.meter.clone())
     }
 
+    /// Whether the session has used up its traffic.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.meter.is_used_up()
+    }
+
     /// Takes a place for one connection, until the value is dropped. `None` if all are taken.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Place> {
         self.meter.enter().then(|| {
