@@ -111,7 +111,7 @@ shown(some_of(c))";
 /// A half-closed connection whose answer is still to come.
 #[tokio::test]
 async fn a_new_policy_that_still_allows_a_half_closed_connection_leaves_it() {
-    let Some(World { daemon, .. }) = World::start("PUT and a half-closed connection").await else { return };
+    let Some(World { daemon, upstream: _upstream }) = World::start("PUT and a half-closed connection").await else { return };
     let session = daemon.create(json!({ "network": allow(&["good.example.com"]) })).await;
     give_client(&session).await;
     let code = "c = dial('good.example.com', 80); c.settimeout(None)
@@ -163,6 +163,7 @@ for c in held: c.close()";
         put(&session, json!("none")).await;
         wait_until("no connection", DEADLINE, async || (upstream.open_at(upstream.good()) == 0).then_some(())).await;
         // None comes later either: the programs go on to dial.
+        prints(&session, "print(get('198.51.100.255'))").await;
         let before = upstream.seen().len();
         prints(&session, "print(get('198.51.100.255'))").await;
         assert_eq!(upstream.seen().len(), before, "a connection was opened under none");
@@ -205,18 +206,18 @@ async fn nothing_gets_out_while_the_daemon_is_stopped_or_dead() {
     let session = daemon.create(json!({ "network": "full" })).await;
     give_client(&session).await;
     assert!(prints(&session, "shown(get('good.example.com'))").await.contains("hello"), "the control");
-    // A program that tries by address and by name, all the time.
+    // Threads that try by address and by name, all the time. Questions without an answer take longer.
     let code = format!(
-        "import os
-print('open', flush=True)
-i = 0
-while not os.path.exists('/tmp/stop'):
-    i += 1
-    for host in ['{}', 'good.example.com']:
+        "import os, threading
+def tries(host, file):
+    i = 0
+    while not os.path.exists('/tmp/stop'):
+        i += 1
         try:
             c = socket.create_connection((host, 5432), 0.2); c.sendall(b'echo try %d.' % i); c.close()
         except OSError: pass
-    open('/tmp/tries', 'w').write(str(i))",
+        open(file, 'w').write(str(i))
+for host, file in [('{}', '/tmp/tries'), ('good.example.com', '/tmp/names')]: threading.Thread(target=tries, args=(host, file)).start()",
         upstream.good()
     );
     session.sh(&format!("(export PYTHONPATH=/workspace; {} > /tmp/out 2>&1 &)", python(&code))).await;

@@ -45,10 +45,23 @@ def send(host, port, data, pieces=None):
         connection = dial(host, port)
         for piece in pieces or [data]:
             connection.sendall(piece)
-        connection.shutdown(socket.SHUT_WR)
     except OSError as error:
         return type(error).__name__.encode()
+    try:
+        connection.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # It was reset; what comes next tells so.
     return all_of(connection)
+
+
+def talk(host, port, data):
+    """Sends bytes, leaves its half open, and returns what comes first, or the name of the error."""
+    try:
+        connection = dial(host, port)
+        connection.sendall(data)
+    except OSError as error:
+        return type(error).__name__.encode()
+    return some_of(connection)
 
 
 def get(host, port=80, path="/", name=None, more=""):

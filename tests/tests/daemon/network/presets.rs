@@ -12,7 +12,7 @@ const TRY_ALL: &str = "for host in ['good.example.com', 'evil.example.com', 'oth
 #[tokio::test]
 async fn presets_and_rules_work_in_create_and_in_put() {
     let config = "[network.presets]\ncorp = [\"good.example.com\", \"*.good.example.com\"]\n[network.presets.most]\nallow = [\"*\"]\ndeny = [\"evil.example.com\"]\n";
-    let Some(World { daemon, .. }) = World::start_with("presets", |builder| builder.config(config)).await else { return };
+    let Some(World { daemon, upstream: _upstream }) = World::start_with("presets", |builder| builder.config(config)).await else { return };
     let table = [
         (json!("none"), "False False False "),
         (json!("full"), "True True True "),
@@ -47,7 +47,7 @@ async fn presets_and_rules_work_in_create_and_in_put() {
 #[tokio::test]
 async fn the_operators_default_is_what_a_session_gets_that_asks_for_nothing() {
     let config = "[network]\ndefault = \"corp\"\n[network.presets]\ncorp = [\"good.example.com\"]\n";
-    let Some(World { daemon, .. }) = World::start_with("a default", |builder| builder.config(config)).await else { return };
+    let Some(World { daemon, upstream: _upstream }) = World::start_with("a default", |builder| builder.config(config)).await else { return };
     let session = daemon.session().await;
     give_client(&session).await;
     assert_eq!(prints(&session, TRY_ALL).await, "True False False ");
@@ -59,7 +59,7 @@ async fn the_operators_default_is_what_a_session_gets_that_asks_for_nothing() {
 
 #[tokio::test]
 async fn a_wrong_network_is_refused_by_name_and_nothing_is_created_or_changed() {
-    let Some(World { daemon, .. }) = World::start("wrong rules").await else { return };
+    let Some(World { daemon, upstream: _upstream }) = World::start("wrong rules").await else { return };
     let session = daemon.create(json!({ "network": allow(&["good.example.com"]) })).await;
     let before = view(&session).await;
     for (network, part) in [
@@ -122,7 +122,7 @@ async fn only_an_admin_may_use_rules_that_reach_private_addresses() {
     assert_eq!(view(&own).await["network"], "none");
     // A preset of the operator may have such a rule, and anybody may use it.
     put(&own, json!("mirror")).await;
-    assert_eq!(prints(&own, "").await, "", "client.py is not there yet, and nothing is asked");
+    assert_eq!(own.sh("getent hosts private.example.com | cut -d' ' -f1").await, "10.9.8.7\n");
     daemon.stop().await;
 }
 
@@ -132,7 +132,7 @@ async fn learn_tells_what_was_used_as_rules_that_allow_it_again() {
     let session = daemon.create(json!({ "network": "learn" })).await;
     give_client(&session).await;
     let work = format!(
-        "print(b'hello' in get('good.example.com'), send('good.example.com', 443, hello('twin.example.com')), send('other.example.com', 5432, b'echo x'), send('{}', 8080, b'echo y'))",
+        "print(b'hello' in get('good.example.com'), send('good.example.com', 443, hello('good.example.com')), send('other.example.com', 5432, b'echo x'), send('{}', 8080, b'echo y'))",
         upstream.evil()
     );
     let first = prints(&session, &work).await;
@@ -150,7 +150,7 @@ async fn learn_tells_what_was_used_as_rules_that_allow_it_again() {
 
 #[tokio::test]
 async fn a_pooled_sandbox_gets_the_policy_of_its_session() {
-    let Some(World { daemon, .. }) = World::start_with("pooled", |b| b.config("[pool]\nbase = 2\n")).await else { return };
+    let Some(World { daemon, upstream: _upstream }) = World::start_with("pooled", |b| b.config("[pool]\nbase = 2\n")).await else { return };
     let until_idle = async || {
         wait_until("a filled pool", LONG_DEADLINE, async || {
             let view: Value = daemon.get("/v1/pools").await.ok()[0].clone();
@@ -176,7 +176,7 @@ async fn a_pooled_sandbox_gets_the_policy_of_its_session() {
 /// A file of an earlier daemon that was cut off, or that somebody wrote: the daemon starts, and `packages` is not everything.
 #[tokio::test]
 async fn a_broken_file_of_registries_does_not_open_anything() {
-    let Some(World { mut daemon, .. }) = World::start_with("packages.json", |builder| builder.keeps_sessions()).await else {
+    let Some(World { mut daemon, upstream: _upstream }) = World::start_with("packages.json", |builder| builder.keeps_sessions()).await else {
         return;
     };
     let whole = r#"{"found":[{"tool":"x","host":"good.example.com","ports":[80],"because":"y","is_private":false}],"problems":[]}"#;
@@ -212,7 +212,7 @@ async fn a_session_reaches_nothing_by_default() {
     let daemon = Daemon::start().await;
     let session = daemon.session().await;
     assert_eq!(session.view().await["network"], "none");
-    let reply = session.exec("curl -sS --max-time 10 http://198.51.100.250/").await;
+    let reply = session.exec("curl -sSf --max-time 10 http://198.51.100.250/").await;
     assert_ne!(reply["exit_code"], 0, "{reply}");
     daemon.stop().await;
 }

