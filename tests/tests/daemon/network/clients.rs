@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use e2e::daemon::{Api, Daemon, Session, is_local_only};
+use e2e::daemon::{Daemon, Session, is_local_only};
 use e2e::skipped;
 use serde_json::{Value, json};
 
+/// How long a client may take to find out that its host is not allowed. Most of it is the client's own start on a busy machine.
+const QUICK_MS: u64 = 10_000;
+
 /// A command, and the package manager that it belongs to. It succeeds if the registry can be reached.
 const COMMANDS: &[(&str, &str, &str)] = &[
-    ("pip", "pip", "cd /tmp && HOME=/tmp python3 -m pip download --no-deps --no-cache-dir -q -d /tmp/pip six && ls /tmp/pip"),
-    ("npm", "npm", "mkdir -p /tmp/npm && cd /tmp/npm && HOME=/tmp npm pack --silent --cache /tmp/npm-cache is-number && ls /tmp/npm/*.tgz"),
+    ("pip", "pip", "cd /tmp && python3 -m pip download --no-deps --no-cache-dir -q -d /tmp/pip six && ls /tmp/pip"),
+    ("npm", "npm", "mkdir -p /tmp/npm && cd /tmp/npm && npm pack --silent --cache /tmp/npm-cache is-number && ls /tmp/npm/*.tgz"),
 ];
 
 /// The tools that the daemon could find registries of, with their hosts.
@@ -23,38 +26,8 @@ async fn registries(daemon: &Daemon) -> BTreeMap<String, Vec<Value>> {
     all
 }
 
-/// The variables and files that tell this host's clients their registries. A sandbox has neither, so a story hands them on.
-fn settings() -> BTreeMap<String, String> {
-    let is_setting = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        ["pip_", "npm_config_", "uv_", "goproxy", "cargo_registries", "yarn_"].iter().any(|start| name.starts_with(start))
-    };
-    std::env::vars().filter(|(name, _)| is_setting(name)).collect()
-}
-
-async fn give_settings(session: &Session) {
-    for (from, to) in [
-        ("/etc/pip.conf", "/home/sandbox/.config/pip/pip.conf"),
-        ("/root/.config/pip/pip.conf", "/home/sandbox/.config/pip/pip.conf"),
-        ("/root/.pip/pip.conf", "/home/sandbox/.config/pip/pip.conf"),
-        ("/root/.npmrc", "/home/sandbox/.npmrc"),
-    ] {
-        if let Ok(text) = std::fs::read(from) {
-            session.put(&format!("settings{}", to.replace('/', "_")), text).await.ok();
-            let copied = format!("mkdir -p $(dirname {to}) && cp /workspace/settings{} {to}", to.replace('/', "_"));
-            session.exec(&copied).await;
-        }
-    }
-}
-
-async fn create(api: &Api, network: Value) -> Session {
-    let session = api.patient().create(json!({ "network": network, "env": settings() })).await;
-    give_settings(&session).await;
-    session
-}
-
 async fn exec(session: &Session, cmd: &str) -> Value {
-    let request = json!({ "cmd": cmd.replace("HOME=/tmp ", ""), "timeout_ms": 120_000 });
+    let request = json!({ "cmd": cmd, "timeout_ms": 120_000 });
     session.api.patient().post(&session.path("/exec"), request).await.ok()
 }
 
@@ -69,7 +42,10 @@ async fn package_managers_reach_their_registries_and_nothing_else() {
     if registries.is_empty() {
         return skipped(story, "no package manager of this host has told its registry");
     }
-    let session = create(daemon.api(), json!("packages")).await;
+    // The clients' own patience is not what this story is about: npm tries every failed request three times, and waits 10 and
+    // 60 seconds between; pip tries six times.
+    let patience = json!({ "PIP_RETRIES": "0", "npm_config_fetch_retries": "0" });
+    let session = daemon.api().patient().create(json!({ "network": "packages", "env": patience })).await;
     for (name, tool, command) in COMMANDS {
         let Some(hosts) = registries.get(*tool) else {
             skipped(name, "the daemon knows no registry of it");
@@ -81,10 +57,11 @@ async fn package_managers_reach_their_registries_and_nothing_else() {
         }
         let reply = exec(&session, command).await;
         if reply["exit_code"] != 0 {
-            let is_denied = reply["network_denied"].as_array().is_some_and(|denied| !denied.is_empty());
-            assert!(!is_denied, "{name} was denied what `packages` allows: {reply}");
+            // The host's client may be configured for a mirror, which the client in the sandbox does not know.
+            let denied = reply["network_denied"].as_array().cloned().unwrap_or_default();
+            let is_ours = |rule: &Value| hosts.iter().any(|one| one["host"] == *rule);
+            assert!(!denied.iter().any(is_ours), "{name} was denied what `packages` allows");
             skipped(name, "the registry did not give the package");
-            println!("{name}: {reply}");
             continue;
         }
         println!("{name}: {}", reply["output"].as_str().unwrap_or_default().trim());
@@ -99,7 +76,7 @@ async fn package_managers_reach_their_registries_and_nothing_else() {
     }
     // What is not allowed ends quickly, and the reply names the host.
     for (name, tool, command) in [
-        ("pip", "pip", "python3 -m pip download --retries 0 -q -d /tmp/no --index-url https://index.forbidden.example.com/simple six"),
+        ("pip", "pip", "python3 -m pip download -q -d /tmp/no --index-url https://index.forbidden.example.com/simple six"),
         ("npm", "npm", "cd /tmp && npm pack --silent --cache /tmp/npm-cache --registry https://registry.forbidden.example.com is-number"),
         ("git", "git", "git clone -q https://git.forbidden.example.com/x.git /tmp/x"),
         ("curl", "curl", "curl -sS https://curl.forbidden.example.com/"),
@@ -115,8 +92,7 @@ async fn package_managers_reach_their_registries_and_nothing_else() {
         let denied = reply["network_denied"].to_string();
         assert!(denied.contains("forbidden.example.com"), "{name}: {reply}");
         println!("{name}: refused after {} ms", reply["duration_ms"]);
-        // The daemon answers at once; how long a client tries again is its own affair.
-        assert!(reply["duration_ms"].as_u64() < Some(20_000), "{name}: {reply}");
+        assert!(reply["duration_ms"].as_u64() < Some(QUICK_MS), "{name}: {reply}");
     }
     daemon.stop().await;
 }

@@ -179,7 +179,7 @@ async fn a_broken_file_of_registries_does_not_open_anything() {
     let Some(World { mut daemon, upstream: _upstream }) = World::start_with("packages.json", |builder| builder.keeps_sessions()).await else {
         return;
     };
-    let whole = r#"{"found":[{"tool":"x","host":"good.example.com","ports":[80],"because":"y","is_private":false}],"problems":[]}"#;
+    let whole = r#"{"found":[{"tool":"x","host":"good.example.com","ports":[80],"url_scheme":"http","because":"y","is_private":false}],"problems":[]}"#;
     let pieces = ["", "{", &whole[..whole.len() / 2], "null", "[]", "\0\0\0\0", r#"{"found":[{"host":"*"}]}"#];
     for text in pieces {
         daemon.kill().await;
