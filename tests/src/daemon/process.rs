@@ -99,6 +99,7 @@ pub struct DaemonBuilder {
     data_dir: Option<PathBuf>,
     keeps_sessions: bool,
     hosts: Option<String>,
+    name_server: Option<IpAddr>,
 }
 
 impl std::ops::Deref for Daemon {
@@ -160,6 +161,12 @@ impl DaemonBuilder {
         self
     }
 
+    /// The name server that the daemon asks for names that are not in its hosts file. It needs `hosts`.
+    pub fn name_server(mut self, address: IpAddr) -> Self {
+        self.name_server = Some(address);
+        self
+    }
+
     pub async fn start(self) -> Daemon {
         let directory = tempfile::Builder::new().prefix("cove-e2e-").tempdir().expect("a temporary directory");
         if let Some(user) = self.user {
@@ -175,6 +182,9 @@ impl DaemonBuilder {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(hosts) = &self.hosts {
             std::fs::write(directory.join(HOSTS), hosts).expect("our own directory");
+            let resolver = self.name_server.map(|address| format!("nameserver {address}\n"));
+            let resolver = resolver.unwrap_or_else(|| std::fs::read_to_string(RESOLV_CONF).unwrap_or_default());
+            std::fs::write(directory.join("resolv.conf"), resolver).expect("our own directory");
             words.extend(with_hosts(&directory.join(HOSTS)));
         }
         match self.user {
@@ -239,6 +249,7 @@ impl DaemonBuilder {
 
 /// The daemon's own `/etc/hosts` in the story's directory.
 const HOSTS: &str = "hosts";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 fn hosts_file(names: &[(&str, IpAddr)]) -> String {
     names.iter().map(|(name, address)| format!("{address} {name}\n")).collect()
@@ -246,7 +257,7 @@ fn hosts_file(names: &[(&str, IpAddr)]) -> String {
 
 /// The words before a command that give it another `/etc/hosts`.
 fn with_hosts(file: &Path) -> Vec<OsString> {
-    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    let script = "mount --bind \"$0\" /etc/hosts && mount --bind \"${0%/*}/resolv.conf\" /etc/resolv.conf && exec \"$@\"";
     let mut words = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script].map(Into::into).to_vec();
     words.push(file.into());
     words

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use e2e::daemon::{Daemon, Session, Upstream};
+use e2e::daemon::{Daemon, DaemonBuilder, Session, Upstream};
 use e2e::{LONG_DEADLINE, wait_until};
 use serde_json::{Value, json};
 
@@ -34,8 +34,8 @@ struct Battery {
 }
 
 impl Battery {
-    async fn start() -> Option<Self> {
-        let World { mut daemon, upstream } = World::start("ways around a policy").await?;
+    async fn start(story: &str, change: impl FnOnce(DaemonBuilder) -> DaemonBuilder) -> Option<Self> {
+        let World { mut daemon, upstream } = World::start_with(story, change).await?;
         daemon.set_hosts(&all_names(&upstream));
         let attacker = daemon.create(json!({ "network": "none" })).await;
         let control = daemon.create(json!({ "network": "none" })).await;
@@ -43,7 +43,7 @@ impl Battery {
         give_client(&control).await;
         std::fs::write(daemon.directory().join("client.py"), CLIENT).expect("our own directory");
         let host_port = serve_host(upstream.host());
-        let abstract_name = format!("cove-e2e-{}", std::process::id());
+        let abstract_name = format!("cove-e2e-{}-{host_port}", std::process::id());
         serve_abstract(&abstract_name);
         Some(Self { daemon, upstream, attacker, control, host_port, abstract_name, tokens: 0 })
     }
@@ -194,7 +194,18 @@ fn serve_abstract(name: &str) {
 
 #[tokio::test]
 async fn no_way_around_a_policy_works_and_each_works_where_it_is_allowed() {
-    let Some(mut battery) = Battery::start().await else { return };
+    let Some(battery) = Battery::start("ways around a policy", |builder| builder).await else { return };
+    try_all(battery).await;
+}
+
+#[tokio::test]
+async fn no_way_around_a_policy_of_an_ordinary_users_daemon_works() {
+    let story = "ways around a policy of an ordinary user's daemon";
+    let Some(battery) = Battery::start(story, |builder| builder.as_user(super::SOMEBODY)).await else { return };
+    try_all(battery).await;
+}
+
+async fn try_all(mut battery: Battery) {
     let all = ways();
     assert!(all.len() >= LEAST_WAYS, "{}", all.len());
     let mut wrong = Vec::new();

@@ -4,9 +4,7 @@ use e2e::daemon::Daemon;
 use e2e::{DEADLINE, is_root, skipped, wait_until};
 use serde_json::json;
 
-use super::{World, allow, decisions, give_client, names, prints, put, runs, view};
-
-const SOMEBODY: u32 = 1000;
+use super::{SOMEBODY, World, allow, decisions, give_client, names, prints, put, runs, view};
 
 #[tokio::test]
 async fn plain_http_reaches_the_host_that_a_rule_allows() {
@@ -76,6 +74,51 @@ async fn a_rule_for_an_address_range_allows_its_addresses_without_a_name() {
     let denied = runs(&session, &format!("shown(send('{evil}', 6667, b'echo x')); shown(send('{other}', 22, b'x'))")).await;
     assert_eq!(denied["network_denied"], json!([format!("{evil}:6667"), format!("{other}:22")]), "{denied}");
     assert!(upstream.seen_at(evil).is_empty());
+    daemon.stop().await;
+}
+
+/// A program that has the address from elsewhere, such as a file or a cache.
+#[tokio::test]
+async fn an_address_of_an_allowed_name_is_reached_without_a_question() {
+    let Some(World { daemon, upstream }) = World::start("an address without a question").await else { return };
+    let session = daemon.create(json!({ "network": allow(&["good.example.com"]) })).await;
+    give_client(&session).await;
+    let good = upstream.good();
+    let code = format!("shown(get('{good}', name='good.example.com')); shown(send('{good}', 443, hello('good.example.com')))");
+    let output = prints(&session, &code).await;
+    assert!(output.contains("hello from") && output.contains("seen"), "{output}");
+    assert_eq!(view(&session).await["used"], json!(["good.example.com"]));
+    daemon.stop().await;
+}
+
+/// Names that nobody answers for take a place in the resolver for many seconds.
+#[tokio::test]
+async fn a_session_whose_names_take_long_does_not_hold_up_the_names_of_others() {
+    let story = "names that take long";
+    let Some(upstream) = e2e::daemon::Upstream::start(story) else { return };
+    if e2e::daemon::is_local_only(story, "the way out is built on the local runtime first") {
+        return;
+    }
+    // The upstream sends questions back as they are, which no resolver takes for an answer.
+    let daemon = Daemon::builder().hosts(&names(&upstream)).name_server(upstream.other().into()).start().await;
+    let (slow, quick) = (daemon.create(json!({ "network": "full" })).await, daemon.create(json!({ "network": "full" })).await);
+    give_client(&slow).await;
+    give_client(&quick).await;
+    let code = "import threading
+def look(i):
+    for j in range(20):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(query(f'n{i}-{j}.slow.example.org'), ('192.0.2.53', 53)); s.settimeout(8); some_of(s)
+for i in range(100): threading.Thread(target=look, args=(i,), daemon=True).start()
+import time; time.sleep(60)";
+    let python = super::python(code);
+    slow.sh(&format!("(export PYTHONPATH=/workspace; {python} > /tmp/out 2>&1 &)")).await;
+    upstream.until_saw("slow").await;
+    // The questions wait now, many more than the daemon asks at once.
+    let code = "import time
+time.sleep(2); start = time.time(); found = resolve('good.example.com'); print(time.time() - start < 4, len(found))";
+    assert_eq!(prints(&quick, code).await, "True 1\n");
+    slow.destroy().await;
+    quick.destroy().await;
     daemon.stop().await;
 }
 

@@ -133,3 +133,22 @@ async fn a_session_that_used_up_its_traffic_sends_and_receives_nothing_more() {
     assert!(!upstream.saw("SMUGGLED"), "{} connections got through after the limit: {reply}", upstream.seen().len());
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_session_is_no_faster_than_its_limit() {
+    let config = "[network]\nmax_bytes_per_second = 1000000\n";
+    let Some(World { daemon, upstream: _upstream }) = World::start_with("a limit of speed", |b| b.config(config)).await else {
+        return;
+    };
+    let session = daemon.create(json!({ "network": "full" })).await;
+    give_client(&session).await;
+    let code = "import threading, time
+start, got = time.time(), []
+work = lambda: got.append(len(get('good.example.com', path='/bytes/1000000')))
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(min(got) > 1000000, time.time() - start > 2.5)";
+    assert_eq!(prints(&session, code).await, "True True\n", "three connections share one limit");
+    daemon.stop().await;
+}

@@ -14,6 +14,9 @@ use std::net::IpAddr;
 use e2e::daemon::{Daemon, DaemonBuilder, Session, Upstream, is_local_only};
 use serde_json::{Value, json};
 
+/// An ordinary user.
+const SOMEBODY: u32 = 1000;
+
 /// Functions for programs in sandboxes, and for the same programs outside.
 const CLIENT: &str = include_str!("client.py");
 
