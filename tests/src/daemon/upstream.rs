@@ -29,7 +29,8 @@ pub const WEB_PORT: u16 = 80;
 const PORTS: [u16; 9] = [WEB_PORT, 443, 22, 25, 2222, 5432, 6667, 8080, 8443];
 /// On these ports the server speaks first.
 const GREETING_PORTS: [u16; 2] = [22, 2222];
-const UDP_PORTS: [u16; 4] = [53, 123, 443, 9999];
+const DNS_PORT: u16 = 53;
+const UDP_PORTS: [u16; 4] = [DNS_PORT, 123, 443, 9999];
 /// A story may open a thousand connections at once.
 const BACKLOG: u32 = 4096;
 
@@ -256,11 +257,13 @@ async fn accept(listener: TcpListener, recorder: Recorder, is_first_to_speak: bo
     }
 }
 
-/// Records datagrams, and sends them back.
+/// Records datagrams, and sends them back. Questions to a name server stay without an answer.
 async fn receive(socket: UdpSocket, recorder: Recorder) {
     let mut bytes = vec![0; 2048];
     while let (Ok((length, from)), Ok(dialled)) = (socket.recv_from(&mut bytes).await, socket.local_addr()) {
         recorder.records().seen.push(Seen { dialled, bytes: bytes[..length].to_vec(), is_closed: true });
-        let _ = socket.send_to(&bytes[..length], from).await;
+        if dialled.port() != DNS_PORT {
+            let _ = socket.send_to(&bytes[..length], from).await;
+        }
     }
 }

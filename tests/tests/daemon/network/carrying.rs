@@ -99,7 +99,7 @@ async fn a_session_whose_names_take_long_does_not_hold_up_the_names_of_others() 
     if e2e::daemon::is_local_only(story, "the way out is built on the local runtime first") {
         return;
     }
-    // The upstream sends questions back as they are, which no resolver takes for an answer.
+    // The upstream answers no questions.
     let daemon = Daemon::builder().hosts(&names(&upstream)).name_server(upstream.other().into()).start().await;
     let (slow, quick) = (daemon.create(json!({ "network": "full" })).await, daemon.create(json!({ "network": "full" })).await);
     give_client(&slow).await;
