@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use network_policy::{Denial, HostName, Opening, Policy, Reason, Spoken};
+use network_policy::{Denial, HostName, Opening, Policy, Reason, Spoken, Target};
 use network_wire::denied_page;
 use shared_protocol::api::{NetworkVerdict, NetworkWish};
 use tokio::io::AsyncWriteExt as _;
@@ -82,20 +82,46 @@ impl Connection {
         self.copy(upstream, inspector, first).await;
     }
 
-    /// Decides, and dials. `first` gets the bytes that the program has sent so far and that may pass.
+    /// Decides, and dials. `first` gets the bytes that the program has sent so far and that may pass. If the policy changes
+    /// meanwhile, it decides again, so that a silent connection is not judged by a policy that is gone.
     async fn open(&mut self, inspector: &mut Inspector, first: &mut Vec<u8>) -> Result<TcpStream, Refusal> {
-        let policy = self.policies.current();
-        match policy.connect(&self.session.target(&self.names, self.address, self.port))? {
-            Opening::Free => *inspector = Inspector::off(),
-            Opening::Any => {}
-            Opening::Named => *first = self.first_bytes(&policy, inspector).await?,
-            Opening::Unnamed => {
-                *first = self.first_bytes(&policy, inspector).await?;
-                self.find_name().await?;
-                policy.connect(&self.session.target(&self.names, self.address, self.port))?;
+        loop {
+            let policy = self.policies.current();
+            let mut changes = self.policies.clone();
+            tokio::select! {
+                biased;
+                () = changes.changed() => {}
+                opened = self.open_under(&policy, inspector, first) => return opened,
             }
         }
-        self.dial(&policy).await
+    }
+
+    async fn open_under(
+        &mut self,
+        policy: &Policy,
+        inspector: &mut Inspector,
+        first: &mut Vec<u8>,
+    ) -> Result<TcpStream, Refusal> {
+        let has_spoken = !first.is_empty();
+        if !has_spoken && !inspector.holds_bytes() {
+            *inspector = Inspector::new();
+        }
+        let opening = policy.connect(&self.session.target(&self.names, self.address, self.port))?;
+        match opening {
+            Opening::Free if !has_spoken && !inspector.holds_bytes() => *inspector = Inspector::off(),
+            Opening::Free | Opening::Any if !has_spoken => {}
+            Opening::Named | Opening::Unnamed if !has_spoken => *first = self.first_bytes(policy, inspector).await?,
+            // It spoke under an earlier policy.
+            _ => {
+                let spoken = self.spoken.as_ref().unwrap_or(&Spoken::Other);
+                policy.spoken(&self.session.target(&self.names, self.address, self.port), spoken)?;
+            }
+        }
+        if opening == Opening::Unnamed {
+            self.find_name().await?;
+            policy.connect(&self.session.target(&self.names, self.address, self.port))?;
+        }
+        self.dial(policy).await
     }
 
     /// Reads until the program has said whom it wants to speak to, and that is allowed.
@@ -158,14 +184,11 @@ impl Connection {
                 .extend(others.filter(|other| policy.connect(&self.session.target(names, *other, self.port)).is_ok()));
         }
         for address in candidates.into_iter().take(MAX_DIALS) {
-            let Some(stream) = dial(SocketAddr::new(address, self.port)).await else { continue };
-            // A connection that ends at this host, although no interface has the address, was not checked as such.
-            let is_here = stream.local_addr().is_ok_and(|local| network_policy::canonical(local.ip()) == address);
-            if is_here && !self.session.target(&[], address, self.port).is_own_host {
-                return Err(Refusal::Denied(Denial { reason: Reason::OwnAddress, wanted: String::new() }));
+            let is_own_host = self.session.target(&self.names, address, self.port).is_own_host;
+            if let Some(stream) = dial(SocketAddr::new(address, self.port), is_own_host).await {
+                self.address = address;
+                return Ok(stream);
             }
-            self.address = address;
-            return Ok(stream);
         }
         Err(Refusal::Unreachable)
     }
@@ -181,23 +204,21 @@ impl Connection {
             session.policy().spoken(&session.target(&names, address, port), speaks)
         };
         let meter = session.meter();
+        let is_looked_at = inspector.is_on();
         let copying = copy::both(&self.program, &upstream, first, inspector, judge, &meter);
         tokio::pin!(copying);
         let stopped = loop {
             tokio::select! {
                 biased;
-                stopped = &mut copying => break stopped,
+                // First: no byte passes that the policy of now forbids.
                 () = policies.changed() => {
                     let policy = policies.current();
                     let target = session.target(&names, address, port);
-                    let allowed = policy.connect(&target).and_then(|_| match &*said() {
-                        Some(speaks) => policy.spoken(&target, speaks),
-                        None => Ok(()),
-                    });
-                    if allowed.is_err() {
+                    if !may_go_on(&policy, &target, said().as_ref(), is_looked_at) {
                         break Stopped::Forbidden(Reason::PolicyChanged);
                     }
                 }
+                stopped = &mut copying => break stopped,
             }
         };
         let bytes = Some(meter.bytes());
@@ -298,13 +319,31 @@ fn spoken_name(spoken: &Spoken) -> Option<&HostName> {
     }
 }
 
-/// Connects to an address that was checked.
-async fn dial(address: SocketAddr) -> Option<TcpStream> {
+/// Whether an open connection may go on under a new policy. `said` is what the program spoke, if it did; nobody knows if nobody
+/// looked at it.
+fn may_go_on(policy: &Policy, target: &Target<'_>, said: Option<&Spoken>, is_looked_at: bool) -> bool {
+    match policy.connect(target) {
+        Ok(Opening::Free) => true,
+        Ok(Opening::Any) => is_looked_at && said.is_none_or(|spoken| policy.spoken(target, spoken).is_ok()),
+        Ok(Opening::Named) => said.is_some_and(|spoken| policy.spoken(target, spoken).is_ok()),
+        // It has no name that a rule could be for.
+        Ok(Opening::Unnamed) | Err(_) => false,
+    }
+}
+
+/// Connects to an address that was checked. A connection that ends at this host itself, although no interface has the address, is
+/// given up: the check did not know that.
+async fn dial(address: SocketAddr, is_own_host: bool) -> Option<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     };
     let stream = timeout(DIAL_TIMEOUT, socket.ok()?.connect(address)).await.ok()?.ok()?;
+    // The kernel takes the address itself as the source only if it is local.
+    if !is_own_host && stream.local_addr().ok()?.ip() == address.ip() {
+        reset(&stream);
+        return None;
+    }
     let _ = stream.set_nodelay(true);
     Some(stream)
 }

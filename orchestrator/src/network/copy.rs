@@ -37,7 +37,7 @@ pub enum Stopped {
     Forbidden(Reason),
 }
 
-/// Counts the bytes of one connection, for itself and for its session.
+/// Counts the bytes of one connection, for itself and for its session, before they pass: a limit is never exceeded.
 #[derive(Debug)]
 pub struct Meter {
     sent: AtomicU64,
@@ -93,8 +93,8 @@ async fn up(
 ) -> Result<(), Stopped> {
     let mut to = Writer(upstream);
     if !first.is_empty() {
-        to.write_all(&first).await.map_err(broken)?;
         meter.sent(first.len()).await?;
+        to.write_all(&first).await.map_err(broken)?;
     }
     loop {
         let reading = read(program);
@@ -103,8 +103,8 @@ async fn up(
                 Ok(bytes) => bytes.map_err(broken)?,
                 Err(_) => {
                     let passed = inspector.give_up(&mut judge).map_err(Stopped::Denied)?;
-                    to.write_all(&passed).await.map_err(broken)?;
                     meter.sent(passed.len()).await?;
+                    to.write_all(&passed).await.map_err(broken)?;
                     continue;
                 }
             }
@@ -112,24 +112,22 @@ async fn up(
             reading.await.map_err(broken)?
         };
         if bytes.is_empty() {
-            let rest = inspector.give_up(&mut judge).map_err(Stopped::Denied);
             // A program that closes between two requests has nothing more to say.
-            if let Ok(rest) = rest
-                && !rest.is_empty()
-            {
+            if inspector.holds_bytes() {
+                let rest = inspector.give_up(&mut judge).map_err(Stopped::Denied)?;
+                meter.sent(rest.len()).await?;
                 to.write_all(&rest).await.map_err(broken)?;
             }
             return to.shutdown().await.map_err(broken);
         }
         let passed = inspector.take(bytes, &mut judge).map_err(Stopped::Denied)?;
-        to.write_all(&passed).await.map_err(broken)?;
         meter.sent(passed.len()).await?;
-        if inspector.is_passing() && meter.bytes().0 > SPLICE_AFTER_BYTES {
-            match Splice::new() {
-                Ok(splice) => return splice.run(program, upstream, meter, Direction::Up).await,
-                // Too many files are open.
-                Err(_) => inspector = Inspector::off(),
-            }
+        to.write_all(&passed).await.map_err(broken)?;
+        if inspector.is_passing()
+            && meter.bytes().0 > SPLICE_AFTER_BYTES
+            && let Ok(splice) = Splice::new()
+        {
+            return splice.run(program, upstream, meter, Direction::Up).await;
         }
     }
 }
@@ -141,8 +139,8 @@ async fn down(upstream: &TcpStream, program: &TcpStream, meter: &Meter) -> Resul
         if bytes.is_empty() {
             return to.shutdown().await.map_err(broken);
         }
-        to.write_all(&bytes).await.map_err(broken)?;
         meter.received(bytes.len()).await?;
+        to.write_all(&bytes).await.map_err(broken)?;
         if meter.bytes().1 > SPLICE_AFTER_BYTES
             && let Ok(splice) = Splice::new()
         {
@@ -180,14 +178,14 @@ impl Splice {
             if filled == 0 {
                 return Writer(to).shutdown().await.map_err(broken);
             }
+            match direction {
+                Direction::Up => meter.sent(filled).await?,
+                Direction::Down => meter.received(filled).await?,
+            }
             let mut left = filled;
             while left > 0 {
                 let empty = || Ok(splice(&self.reader, None, to, None, left, flags)?);
                 left -= to.async_io(Interest::WRITABLE, empty).await.map_err(broken)?.min(left);
-            }
-            match direction {
-                Direction::Up => meter.sent(filled).await?,
-                Direction::Down => meter.received(filled).await?,
             }
         }
     }

@@ -88,9 +88,13 @@ fn take(session: &Arc<SessionNetwork>, program: TcpStream, connections: &mut Joi
         let _ = program.set_zero_linger();
         return;
     }
+    if session.is_used_up() {
+        let _ = program.set_zero_linger();
+        return note_limit(session, dialled, Reason::ByteLimit);
+    }
     let Some(place) = session.enter() else {
         let _ = program.set_zero_linger();
-        return note_full(session, dialled);
+        return note_limit(session, dialled, Reason::ConnectionLimit);
     };
     let _ = program.set_nodelay(true);
     let session = session.clone();
@@ -104,14 +108,14 @@ fn take(session: &Arc<SessionNetwork>, program: TcpStream, connections: &mut Joi
     });
 }
 
-fn note_full(session: &SessionNetwork, dialled: SocketAddr) {
+fn note_limit(session: &SessionNetwork, dialled: SocketAddr, limit: Reason) {
     session.note(Entry {
         wish: NetworkWish::Connect,
         host: None,
         address: Some(network_policy::canonical(dialled.ip()).to_string()),
         port: Some(dialled.port()),
         verdict: NetworkVerdict::Cut,
-        reason: Some(Reason::ConnectionLimit.as_str()),
+        reason: Some(limit.as_str()),
         rule: String::new(),
         bytes: None,
     });

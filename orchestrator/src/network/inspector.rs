@@ -24,6 +24,7 @@ pub struct Inspector {
     state: State,
     /// Bytes that must not pass before a decision.
     held: Vec<u8>,
+    is_on: bool,
 }
 
 #[derive(Debug)]
@@ -37,12 +38,17 @@ enum State {
 
 impl Inspector {
     pub fn new() -> Self {
-        Self { state: State::Deciding(FirstBytes::new()), held: Vec::new() }
+        Self { state: State::Deciding(FirstBytes::new()), held: Vec::new(), is_on: true }
     }
 
     /// Lets everything pass.
     pub fn off() -> Self {
-        Self { state: State::Passing, held: Vec::new() }
+        Self { state: State::Passing, held: Vec::new(), is_on: false }
+    }
+
+    /// Whether it looks at what passes, or did so until it was clear.
+    pub fn is_on(&self) -> bool {
+        self.is_on
     }
 
     fn is_deciding(&self) -> bool {

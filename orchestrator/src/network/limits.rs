@@ -71,6 +71,12 @@ impl SessionMeter {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
+    /// Whether no byte may pass any more.
+    pub fn is_used_up(&self) -> bool {
+        let (sent, received) = self.bytes();
+        self.limits.total_bytes.is_some_and(|most| sent.saturating_add(received) >= most)
+    }
+
     pub async fn sent(&self, count: usize) -> Result<(), Reason> {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.sent.fetch_add(count, Ordering::Relaxed);
@@ -83,7 +89,7 @@ impl SessionMeter {
         self.take(count).await
     }
 
-    /// Counts bytes that have passed: fails if they were the last ones, and waits if they came too soon.
+    /// Counts bytes that are about to pass: fails if they are too many, and waits if they come too soon.
     async fn take(&self, count: u64) -> Result<(), Reason> {
         let (sent, received) = self.bytes();
         if self.limits.total_bytes.is_some_and(|most| sent.saturating_add(received) > most) {
@@ -133,7 +139,9 @@ mod tests {
         meter.leave();
         assert!(meter.enter());
         assert_eq!(meter.sent(6).await, Ok(()));
+        assert!(!meter.is_used_up());
         assert_eq!(meter.received(4).await, Ok(()));
+        assert!(meter.is_used_up());
         assert_eq!(meter.received(1).await, Err(Reason::ByteLimit));
         assert_eq!(meter.bytes(), (6, 5));
     }

@@ -1,7 +1,7 @@
 //! Resolves names with the host's own resolver, so that `/etc/hosts` and a company's name servers count.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ pub const TTL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most names that are resolved at the same time, for all sessions. Each takes a thread.
 const MAX_AT_ONCE: usize = 64;
+/// The most names of one session that are resolved at the same time, so that one session with names that take long does not hold
+/// up all others.
+const MAX_OF_ONE_SESSION: usize = 8;
 const MAX_CACHED: usize = 4096;
 /// The most addresses of one name.
 const MAX_ADDRESSES: usize = 32;
@@ -30,24 +33,42 @@ type Addresses = Arc<[IpAddr]>;
 #[derive(Debug)]
 pub struct Resolver {
     cache: Mutex<HashMap<HostName, (Instant, Addresses)>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 impl Default for Resolver {
     fn default() -> Self {
-        Self { cache: Mutex::default(), permits: Semaphore::new(MAX_AT_ONCE) }
+        Self { cache: Mutex::default(), permits: Arc::new(Semaphore::new(MAX_AT_ONCE)) }
+    }
+}
+
+/// The part of the resolver that one session may use at the same time.
+#[derive(Debug, Clone)]
+pub struct ResolverShare(Arc<Semaphore>);
+
+impl Default for ResolverShare {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_OF_ONE_SESSION)))
     }
 }
 
 impl Resolver {
     /// The addresses of a name, without those of a family that this host cannot send to.
-    pub async fn resolve(&self, name: &HostName) -> Result<Addresses, ResolveError> {
+    pub async fn resolve(&self, name: &HostName, share: &ResolverShare) -> Result<Addresses, ResolveError> {
         if let Some(known) = self.cached(name) {
             return Ok(known);
         }
         let looking = async {
-            let _permit = self.permits.acquire().await.ok()?;
-            Some(tokio::net::lookup_host((name.as_str(), 0)).await)
+            let own = share.0.clone().acquire_owned().await.ok()?;
+            let common = self.permits.clone().acquire_owned().await.ok()?;
+            let name = name.clone();
+            // The permits are held until the thread is free again, which can be long after nobody waits for it.
+            let look_up = move || {
+                let found = (name.as_str(), 0).to_socket_addrs();
+                drop((own, common));
+                found
+            };
+            tokio::task::spawn_blocking(look_up).await.ok()
         };
         let found = match tokio::time::timeout(TIMEOUT, looking).await {
             Ok(Some(Ok(found))) => found,

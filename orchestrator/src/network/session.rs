@@ -14,7 +14,7 @@ use super::copy::Meter;
 use super::limits::SessionMeter;
 use super::log::{Entry, NetworkLog};
 use super::names::Names;
-use super::resolver::ResolveError;
+use super::resolver::{ResolveError, ResolverShare};
 
 /// What a session asked for, and the policy that it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub struct SessionNetwork {
     id: SessionId,
     policy: watch::Sender<SessionPolicy>,
     names: Mutex<Names>,
+    resolver: ResolverShare,
     log: NetworkLog,
     meter: Arc<SessionMeter>,
     is_open: AtomicBool,
@@ -48,6 +49,7 @@ impl SessionNetwork {
             id,
             policy: watch::Sender::new(policy),
             names: Mutex::default(),
+            resolver: ResolverShare::default(),
             log: NetworkLog::default(),
             meter,
             is_open: AtomicBool::new(false),
@@ -134,7 +136,7 @@ impl SessionNetwork {
     }
 
     pub(super) async fn resolve(&self, name: &HostName) -> Result<Arc<[IpAddr]>, ResolveError> {
-        self.network.resolver().resolve(name).await
+        self.network.resolver().resolve(name, &self.resolver).await
     }
 
     pub(super) fn target<'a>(&self, names: &'a [HostName], address: IpAddr, port: u16) -> Target<'a> {
@@ -145,6 +147,11 @@ impl SessionNetwork {
 
     pub(super) fn meter(&self) -> Meter {
         Meter::new(self.meter.clone())
+    }
+
+    /// Whether the session has used up its traffic.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.meter.is_used_up()
     }
 
     /// Takes a place for one connection, until the value is dropped. `None` if all are taken.

@@ -12,6 +12,7 @@ mod runtime;
 mod session;
 mod stream;
 mod terminal;
+mod upstream;
 mod window;
 
 pub use ability::{Ability, lacks};
@@ -25,6 +26,7 @@ pub use runtime::{Engine, engine, is_local_only};
 pub use session::Session;
 pub use stream::{Event, EventStream};
 pub use terminal::Terminal;
+pub use upstream::{Seen, Upstream};
 pub use window::{TerminalWindow, WindowEnd};
 
 pub use crate::http::Answer;

@@ -1,8 +1,9 @@
 //! Starts and ends the daemon.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -97,6 +98,8 @@ pub struct DaemonBuilder {
     binary: Option<PathBuf>,
     data_dir: Option<PathBuf>,
     keeps_sessions: bool,
+    hosts: Option<String>,
+    name_server: Option<IpAddr>,
 }
 
 impl std::ops::Deref for Daemon {
@@ -152,6 +155,18 @@ impl DaemonBuilder {
         self
     }
 
+    /// Gives the daemon a file `/etc/hosts` of its own, so that these names have these addresses. Only root can do this.
+    pub fn hosts(mut self, names: &[(&str, IpAddr)]) -> Self {
+        self.hosts = Some(hosts_file(names));
+        self
+    }
+
+    /// The name server that the daemon asks for names that are not in its hosts file. It needs `hosts`.
+    pub fn name_server(mut self, address: IpAddr) -> Self {
+        self.name_server = Some(address);
+        self
+    }
+
     pub async fn start(self) -> Daemon {
         let directory = tempfile::Builder::new().prefix("cove-e2e-").tempdir().expect("a temporary directory");
         if let Some(user) = self.user {
@@ -164,18 +179,27 @@ impl DaemonBuilder {
 
     fn command(&self, directory: &Path) -> Command {
         let log = OpenOptions::new().create(true).append(true).open(directory.join("log")).expect("our own directory");
-        let mut command = match self.user {
-            None => Command::new(self.binary.as_deref().unwrap_or_else(|| cove_binary())),
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(hosts) = &self.hosts {
+            std::fs::write(directory.join(HOSTS), hosts).expect("our own directory");
+            let resolver = self.name_server.map(|address| format!("nameserver {address}\n"));
+            let resolver = resolver.unwrap_or_else(|| std::fs::read_to_string(RESOLV_CONF).unwrap_or_default());
+            std::fs::write(directory.join("resolv.conf"), resolver).expect("our own directory");
+            words.extend(with_hosts(&directory.join(HOSTS)));
+        }
+        match self.user {
+            None => words.push(self.binary.as_deref().unwrap_or_else(|| cove_binary()).into()),
             Some(user) => {
                 let user = user.to_string();
-                let mut command = Command::new("setpriv");
                 // This is a copy, because the original may be in somebody's home directory.
                 let copy = directory.join("cove");
                 std::fs::copy(cove_binary(), &copy).expect("a copy of the binary");
-                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]).arg(copy);
-                command
+                words.extend(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", "--"].map(Into::into));
+                words.push(copy.into());
             }
-        };
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir_in(directory));
         command.args(&self.arguments);
         // The variables of the tester's own shell must not configure this daemon.
@@ -223,7 +247,39 @@ impl DaemonBuilder {
     }
 }
 
+/// The daemon's own `/etc/hosts` in the story's directory.
+const HOSTS: &str = "hosts";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+fn hosts_file(names: &[(&str, IpAddr)]) -> String {
+    names.iter().map(|(name, address)| format!("{address} {name}\n")).collect()
+}
+
+/// The words before a command that give it another `/etc/hosts`.
+fn with_hosts(file: &Path) -> Vec<OsString> {
+    let script =
+        "mount --bind \"$0\" /etc/hosts && mount --bind \"${0%/*}/resolv.conf\" /etc/resolv.conf && exec \"$@\"";
+    let mut words = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script].map(Into::into).to_vec();
+    words.push(file.into());
+    words
+}
+
 impl Daemon {
+    /// Changes the addresses that names have for the daemon. It remembers what it has resolved for some time.
+    pub fn set_hosts(&mut self, names: &[(&str, IpAddr)]) {
+        self.builder.hosts = Some(hosts_file(names));
+        // The same file, because it is mounted.
+        std::fs::write(self.directory().join(HOSTS), hosts_file(names)).expect("our own directory");
+    }
+
+    /// A command outside of any sandbox for which names have the same addresses as for the daemon.
+    pub fn outside(&self, program: &str) -> Command {
+        let words = with_hosts(&self.directory().join(HOSTS));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg(program);
+        command
+    }
+
     pub async fn start() -> Self {
         Self::builder().start().await
     }

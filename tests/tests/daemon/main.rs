@@ -6,4 +6,5 @@ mod clients;
 mod engines;
 mod isolation;
 mod lifetime;
+mod network;
 mod storage;

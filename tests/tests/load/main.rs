@@ -6,6 +6,7 @@ mod connections;
 mod counters;
 mod many;
 mod memory;
+mod network;
 mod soak;
 mod storm;
 
