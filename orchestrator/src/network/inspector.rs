@@ -127,8 +127,9 @@ impl Inspector {
                         (Spoken::Http(host), next, head_bytes)
                     }
                     // The program asks an allowed host to connect it to another one.
-                    Reading::HttpConnect { .. } => {
-                        return Err(Denial { reason: Reason::ProtocolNotAllowed, wanted: String::new() });
+                    Reading::HttpConnect { authority } => {
+                        let wanted = authority.to_string();
+                        return Err(Denial { reason: Reason::ProtocolNotAllowed, wanted });
                     }
                     // Its host is in compressed frames, which nobody reads here.
                     Reading::Http2 | Reading::Other => (Spoken::Other, State::Passing, waiting.len()),
@@ -194,6 +195,9 @@ mod tests {
     fn a_request_to_be_connected_elsewhere_is_refused() {
         let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
         assert_eq!(feed(&[connect]).1, Some(Reason::ProtocolNotAllowed));
+        let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";
+        let denial = Inspector::new().take(connect, &mut only("good.example.com")).unwrap_err();
+        assert_eq!(denial.wanted, "evil.example.com:443", "the host that it wants, not the one that it asks");
     }
 
     proptest! {
