@@ -194,9 +194,10 @@ mod tests {
     #[test]
     fn a_request_to_be_connected_elsewhere_is_refused() {
         let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
-        assert_eq!(feed(&[connect]).1, Some(Reason::ProtocolNotAllowed));
+        assert_eq!(feed(&[connect]).1, Some(Reason::NotUnderstood), "target and Host contradict each other");
         let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";
         let denial = Inspector::new().take(connect, &mut only("good.example.com")).unwrap_err();
+        assert_eq!(denial.reason, Reason::ProtocolNotAllowed);
         assert_eq!(denial.wanted, "evil.example.com:443", "the host that it wants, not the one that it asks");
     }
 
