@@ -257,7 +257,8 @@ fn hosts_file(names: &[(&str, IpAddr)]) -> String {
 
 /// The words before a command that give it another `/etc/hosts`.
 fn with_hosts(file: &Path) -> Vec<OsString> {
-    let script = "mount --bind \"$0\" /etc/hosts && mount --bind \"${0%/*}/resolv.conf\" /etc/resolv.conf && exec \"$@\"";
+    let script =
+        "mount --bind \"$0\" /etc/hosts && mount --bind \"${0%/*}/resolv.conf\" /etc/resolv.conf && exec \"$@\"";
     let mut words = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script].map(Into::into).to_vec();
     words.push(file.into());
     words

@@ -141,7 +141,11 @@ print(len(held))"
         (upstream.open_at(upstream.good()) == SESSIONS * EACH).then_some(())
     })
     .await;
-    println!("{} connections of {SESSIONS} sessions: {} MiB", SESSIONS * EACH, procfs::status_kib(daemon.pid(), "VmRSS") >> 10);
+    println!(
+        "{} connections of {SESSIONS} sessions: {} MiB",
+        SESSIONS * EACH,
+        procfs::status_kib(daemon.pid(), "VmRSS") >> 10
+    );
     for session in &sessions {
         session.put("stop", "").await.ok();
     }

@@ -148,7 +148,8 @@ impl Connection {
 
     /// Compares the body with the block.
     async fn count(&mut self, head: &str, held: &mut Vec<u8>) -> std::io::Result<()> {
-        let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
         let (length, block) = (length.unwrap_or(0_usize), block());
         let (mut at, mut is_exact) = (0, true);
         while at < length {

@@ -85,7 +85,8 @@ impl Battery {
 
     /// Whether a program in a sandbox reaches something under this policy, and what it said.
     async fn reaches(&mut self, is_control: bool, code: &str, policy: Policy) -> (bool, String) {
-        let (session, policy) = (if is_control { self.control.clone() } else { self.attacker.clone() }, self.policy(policy));
+        let (session, policy) =
+            (if is_control { self.control.clone() } else { self.attacker.clone() }, self.policy(policy));
         put(&session, policy).await;
         let (code, token) = self.fill(code);
         let reply = runs(&session, &code).await;
@@ -162,7 +163,12 @@ fn all_names(upstream: &Upstream) -> Vec<(&'static str, std::net::IpAddr)> {
         all.push((name, address.parse().expect("an address")));
     }
     all.push(("own.example.com", upstream.host().into()));
-    for name in ["xgood.example.com", "tunnel.good.example.com", "good.example.com.evil.example.com", "aaaa.tunnel.evil.example.com"] {
+    for name in [
+        "xgood.example.com",
+        "tunnel.good.example.com",
+        "good.example.com.evil.example.com",
+        "aaaa.tunnel.evil.example.com",
+    ] {
         all.push((name, upstream.evil().into()));
     }
     all
@@ -228,7 +234,8 @@ async fn a_name_that_changes_its_address_leads_nowhere_new() {
     let mut all = names(&upstream);
     all.push(("moves.example.com", upstream.good().into()));
     daemon.set_hosts(&all);
-    let session = daemon.create(json!({ "network": allow(&["moves.example.com", &format!("moves.example.com:{port}")]) })).await;
+    let session =
+        daemon.create(json!({ "network": allow(&["moves.example.com", &format!("moves.example.com:{port}")]) })).await;
     give_client(&session).await;
     assert_eq!(prints(&session, "print(resolve('moves.example.com')[0])").await.trim(), upstream.good().to_string());
     all.pop();

@@ -18,7 +18,10 @@ async fn plain_http_reaches_the_host_that_a_rule_allows() {
     // A real client, several requests on one connection.
     let url = "http://good.example.com/";
     let both = session.sh(&format!("curl -s {url} {url}bytes/70000 | wc -c")).await;
-    assert_eq!(both.trim().parse::<usize>().expect("a number"), 70_000 + format!("hello from {}\n", upstream.good()).len());
+    assert_eq!(
+        both.trim().parse::<usize>().expect("a number"),
+        70_000 + format!("hello from {}\n", upstream.good()).len()
+    );
     let view = view(&session).await;
     assert_eq!((&view["is_open"], &view["used"]), (&json!(true), &json!(["good.example.com"])), "{view}");
     assert!(view["bytes_received"].as_u64() > Some(70_000), "{view}");
@@ -71,7 +74,8 @@ async fn a_rule_for_an_address_range_allows_its_addresses_without_a_name() {
     give_client(&session).await;
     let (other, evil) = (upstream.other(), upstream.evil());
     assert_eq!(prints(&session, &format!("shown(send('{other}', 6667, b'echo x'))")).await, "echo x\n");
-    let denied = runs(&session, &format!("shown(send('{evil}', 6667, b'echo x')); shown(send('{other}', 22, b'x'))")).await;
+    let denied =
+        runs(&session, &format!("shown(send('{evil}', 6667, b'echo x')); shown(send('{other}', 22, b'x'))")).await;
     assert_eq!(denied["network_denied"], json!([format!("{evil}:6667"), format!("{other}:22")]), "{denied}");
     assert!(upstream.seen_at(evil).is_empty());
     daemon.stop().await;
@@ -89,7 +93,9 @@ async fn ipv6_is_carried_under_the_same_policy() {
     all.extend([("both.example.com", good.into()), ("both.example.com", upstream.good().into())]);
     daemon.set_hosts(&all);
     upstream.forget();
-    let session = daemon.create(json!({ "network": allow(&["six.example.com", "six.example.com:22", "both.example.com"]) })).await;
+    let session = daemon
+        .create(json!({ "network": allow(&["six.example.com", "six.example.com:22", "both.example.com"]) }))
+        .await;
     give_client(&session).await;
     let code = "shown(get('six.example.com')); shown(some_of(dial('six.example.com', 22))); print(ask('six.example.com', 28), ask('six.example.com', 1))
 print(len(resolve('both.example.com')), b'hello' in get('both.example.com'))";
@@ -97,7 +103,9 @@ print(len(resolve('both.example.com')), b'hello' in get('both.example.com'))";
     for part in [&format!("hello from {good}"), "SSH-2.0", "(0, 1) (0, 0)", "2 True"] {
         assert!(output.contains(part), "{part}: {output}");
     }
-    let code = format!("shown(get('{evil}', path='/forbidden', name='six.example.com')); shown(send('{evil}', 22, b'forbidden')); shown(send('{good}', 443, hello('evil6.example.com')))");
+    let code = format!(
+        "shown(get('{evil}', path='/forbidden', name='six.example.com')); shown(send('{evil}', 22, b'forbidden')); shown(send('{good}', 443, hello('evil6.example.com')))"
+    );
     let reply = runs(&session, &code).await;
     assert!(upstream.seen_at(evil).is_empty() && !upstream.saw("evil6"), "{reply} {:?}", upstream.seen());
     let denied = json!([format!("[{evil}]:22"), format!("[{evil}]:80"), "evil6.example.com"]);
@@ -115,7 +123,8 @@ async fn an_address_of_an_allowed_name_is_reached_without_a_question() {
     let session = daemon.create(json!({ "network": allow(&["good.example.com"]) })).await;
     give_client(&session).await;
     let good = upstream.good();
-    let code = format!("shown(get('{good}', name='good.example.com')); shown(send('{good}', 443, hello('good.example.com')))");
+    let code =
+        format!("shown(get('{good}', name='good.example.com')); shown(send('{good}', 443, hello('good.example.com')))");
     let output = prints(&session, &code).await;
     assert!(output.contains("hello from") && output.contains("seen"), "{output}");
     assert_eq!(view(&session).await["used"], json!(["good.example.com"]));
@@ -132,7 +141,8 @@ async fn a_session_whose_names_take_long_does_not_hold_up_the_names_of_others() 
     }
     // The upstream answers no questions.
     let daemon = Daemon::builder().hosts(&names(&upstream)).name_server(upstream.other().into()).start().await;
-    let (slow, quick) = (daemon.create(json!({ "network": "full" })).await, daemon.create(json!({ "network": "full" })).await);
+    let (slow, quick) =
+        (daemon.create(json!({ "network": "full" })).await, daemon.create(json!({ "network": "full" })).await);
     give_client(&slow).await;
     give_client(&quick).await;
     let code = "import threading
@@ -171,7 +181,8 @@ async fn names_are_resolved_over_udp_and_tcp_and_a_name_that_is_not_allowed_does
     let Some(World { daemon, upstream: _upstream }) = World::start("DNS").await else { return };
     let session = daemon.create(json!({ "network": allow(&["good.example.com"]) })).await;
     give_client(&session).await;
-    let code = "print(ask('good.example.com'), ask_tcp('good.example.com'), ask('GOOD.example.com.', server='198.18.0.1'))
+    let code =
+        "print(ask('good.example.com'), ask_tcp('good.example.com'), ask('GOOD.example.com.', server='198.18.0.1'))
 print(ask('good.example.com', 28), ask('good.example.com', 16), ask_tcp('good.example.com', 255))
 print(ask('evil.example.com'), ask_tcp('evil.example.com'), ask('example.com'), ask('www.good.example.com'))";
     let output = prints(&session, code).await;
@@ -273,7 +284,8 @@ async fn every_decision_is_in_the_log_with_its_bytes() {
     runs(&session, "get('good.example.com', path='/bytes/5000'); shown(get('evil.example.com'))").await;
     let log = wait_until("three decisions", DEADLINE, async || {
         let log = decisions(&session).await;
-        (log.iter().any(|one| one["bytes_received"].is_u64()) && log.iter().any(|one| one["verdict"] == "denied")).then_some(log)
+        (log.iter().any(|one| one["bytes_received"].is_u64()) && log.iter().any(|one| one["verdict"] == "denied"))
+            .then_some(log)
     })
     .await;
     let closed = log.iter().find(|one| one["bytes_received"].is_u64()).expect("a closed connection");

@@ -37,7 +37,9 @@ async fn started(session: &Session, shell: &str, code: &str) -> EventStream {
 #[tokio::test]
 async fn a_new_policy_cuts_what_it_forbids_and_leaves_the_rest() {
     let Some(World { daemon, upstream }) = World::start("PUT and open connections").await else { return };
-    let session = daemon.create(json!({ "network": allow(&["good.example.com", "evil.example.com:5432", "other.example.com:22"]) })).await;
+    let session = daemon
+        .create(json!({ "network": allow(&["good.example.com", "evil.example.com:5432", "other.example.com:22"]) }))
+        .await;
     give_client(&session).await;
     let good = started(&session, "a", &holds("good.example.com", 80, DRIP)).await;
     let evil = started(&session, "b", &holds("evil.example.com", 5432, "b'echo x'")).await;
@@ -55,7 +57,11 @@ async fn a_new_policy_cuts_what_it_forbids_and_leaves_the_rest() {
     put(&session, json!("none")).await;
     for stream in [good, other] {
         let (output, _) = stream.finish().await;
-        assert!(String::from_utf8_lossy(&output).contains("ConnectionResetError"), "{}", String::from_utf8_lossy(&output));
+        assert!(
+            String::from_utf8_lossy(&output).contains("ConnectionResetError"),
+            "{}",
+            String::from_utf8_lossy(&output)
+        );
     }
     daemon.stop().await;
 }
@@ -111,7 +117,9 @@ shown(some_of(c))";
 /// A half-closed connection whose answer is still to come.
 #[tokio::test]
 async fn a_new_policy_that_still_allows_a_half_closed_connection_leaves_it() {
-    let Some(World { daemon, upstream: _upstream }) = World::start("PUT and a half-closed connection").await else { return };
+    let Some(World { daemon, upstream: _upstream }) = World::start("PUT and a half-closed connection").await else {
+        return;
+    };
     let session = daemon.create(json!({ "network": allow(&["good.example.com"]) })).await;
     give_client(&session).await;
     let code = "c = dial('good.example.com', 80); c.settimeout(None)
@@ -175,12 +183,17 @@ for c in held: c.close()";
 
 #[tokio::test]
 async fn a_policy_survives_a_killed_daemon_and_open_connections_do_not() {
-    let Some(World { mut daemon, upstream }) = World::start_with("kill -9", |b| b.keeps_sessions()).await else { return };
+    let Some(World { mut daemon, upstream }) = World::start_with("kill -9", |b| b.keeps_sessions()).await else {
+        return;
+    };
     let rules = json!({ "allow": ["good.example.com", "good.example.com:5432"], "deny": ["evil.example.com"] });
     let session = daemon.create(json!({ "network": "none" })).await;
     give_client(&session).await;
     put(&session, rules.clone()).await;
-    let code = format!("(export PYTHONPATH=/workspace; {} > /tmp/held 2>&1 &)", python(&holds("good.example.com", 5432, "b'echo x'")));
+    let code = format!(
+        "(export PYTHONPATH=/workspace; {} > /tmp/held 2>&1 &)",
+        python(&holds("good.example.com", 5432, "b'echo x'"))
+    );
     session.sh(&code).await;
     wait_until("a connection", DEADLINE, async || (upstream.open_at(upstream.good()) == 1).then_some(())).await;
     daemon.kill().await;
@@ -202,7 +215,9 @@ async fn a_policy_survives_a_killed_daemon_and_open_connections_do_not() {
 
 #[tokio::test]
 async fn nothing_gets_out_while_the_daemon_is_stopped_or_dead() {
-    let Some(World { mut daemon, upstream }) = World::start_with("a dead daemon", |b| b.keeps_sessions()).await else { return };
+    let Some(World { mut daemon, upstream }) = World::start_with("a dead daemon", |b| b.keeps_sessions()).await else {
+        return;
+    };
     let session = daemon.create(json!({ "network": "full" })).await;
     give_client(&session).await;
     assert!(prints(&session, "shown(get('good.example.com'))").await.contains("hello"), "the control");
@@ -254,7 +269,8 @@ for host, file in [('{}', '/tmp/tries'), ('good.example.com', '/tmp/names')]: th
 #[tokio::test]
 async fn two_sessions_do_not_reach_each_other() {
     let Some(World { daemon, upstream }) = World::start("two sessions").await else { return };
-    let (one, two) = (daemon.create(json!({ "network": "full" })).await, daemon.create(json!({ "network": "full" })).await);
+    let (one, two) =
+        (daemon.create(json!({ "network": "full" })).await, daemon.create(json!({ "network": "full" })).await);
     give_client(&one).await;
     give_client(&two).await;
     one.sh("(cd /tmp; python3 -m http.server --bind 0.0.0.0 8080 > /dev/null 2>&1 &)").await;

@@ -13,7 +13,11 @@ const QUICK_MS: u64 = 10_000;
 /// A command, and the package manager that it belongs to. It succeeds if the registry can be reached.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("pip", "pip", "cd /tmp && python3 -m pip download --no-deps --no-cache-dir -q -d /tmp/pip six && ls /tmp/pip"),
-    ("npm", "npm", "mkdir -p /tmp/npm && cd /tmp/npm && npm pack --silent --cache /tmp/npm-cache is-number && ls /tmp/npm/*.tgz"),
+    (
+        "npm",
+        "npm",
+        "mkdir -p /tmp/npm && cd /tmp/npm && npm pack --silent --cache /tmp/npm-cache is-number && ls /tmp/npm/*.tgz",
+    ),
 ];
 
 /// The tools that the daemon could find registries of, with their hosts.
@@ -67,7 +71,11 @@ async fn package_managers_reach_their_registries_and_nothing_else() {
         println!("{name}: {}", reply["output"].as_str().unwrap_or_default().trim());
         // Any client reaches the host, and no other one.
         let host = hosts[0]["host"].as_str().expect("a host");
-        let scheme = if hosts[0]["ports"].as_array().is_some_and(|ports| ports.contains(&json!(443))) { "https" } else { "http" };
+        let scheme = if hosts[0]["ports"].as_array().is_some_and(|ports| ports.contains(&json!(443))) {
+            "https"
+        } else {
+            "http"
+        };
         for client in ["curl -sSk -o /dev/null", "wget -q --no-check-certificate -O /dev/null"] {
             let reply = session.exec(&format!("{client} {scheme}://{host}/; echo $?")).await;
             let denied = reply["network_denied"].as_array().map_or(0, Vec::len);
@@ -76,12 +84,24 @@ async fn package_managers_reach_their_registries_and_nothing_else() {
     }
     // What is not allowed ends quickly, and the reply names the host.
     for (name, tool, command) in [
-        ("pip", "pip", "python3 -m pip download -q -d /tmp/no --index-url https://index.forbidden.example.com/simple six"),
-        ("npm", "npm", "cd /tmp && npm pack --silent --cache /tmp/npm-cache --registry https://registry.forbidden.example.com is-number"),
+        (
+            "pip",
+            "pip",
+            "python3 -m pip download -q -d /tmp/no --index-url https://index.forbidden.example.com/simple six",
+        ),
+        (
+            "npm",
+            "npm",
+            "cd /tmp && npm pack --silent --cache /tmp/npm-cache --registry https://registry.forbidden.example.com is-number",
+        ),
         ("git", "git", "git clone -q https://git.forbidden.example.com/x.git /tmp/x"),
         ("curl", "curl", "curl -sS https://curl.forbidden.example.com/"),
         ("wget", "wget", "wget -q https://wget.forbidden.example.com/"),
-        ("node", "node", "node -e 'fetch(\"https://node.forbidden.example.com/\").catch(e => { console.log(e.cause.code); process.exit(1) })'"),
+        (
+            "node",
+            "node",
+            "node -e 'fetch(\"https://node.forbidden.example.com/\").catch(e => { console.log(e.cause.code); process.exit(1) })'",
+        ),
     ] {
         if session.exec(&format!("command -v {tool} || python3 -m {tool} --version")).await["exit_code"] != 0 {
             skipped(name, "it is not in the sandbox");

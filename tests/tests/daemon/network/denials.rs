@@ -92,7 +92,8 @@ async fn a_connection_that_nobody_answers_is_reset_and_is_no_denial() {
 #[tokio::test]
 async fn a_session_has_no_more_connections_than_its_limit() {
     let config = "[network]\nmax_connections = 3\n";
-    let Some(World { daemon, upstream }) = World::start_with("a limit of connections", |b| b.config(config)).await else {
+    let Some(World { daemon, upstream }) = World::start_with("a limit of connections", |b| b.config(config)).await
+    else {
         return;
     };
     let session = daemon.create(json!({ "network": "full" })).await;
@@ -101,7 +102,9 @@ async fn a_session_has_no_more_connections_than_its_limit() {
 address = resolve('good.example.com')[0]
 held = []
 for i in range(6):
-    c = dial(address, 80); c.sendall(request); held.append(c)
+    c = dial(address, 80); held.append(c)
+    try: c.sendall(request)
+    except OSError: pass
 print([b'200' in some_of(c) for c in held])
 for c in held: c.close()";
     let output = prints(&session, code).await;
@@ -109,8 +112,10 @@ for c in held: c.close()";
     assert_eq!(upstream.seen_at(upstream.good()).len(), 3);
     let log = decisions(&session).await;
     assert_eq!(log.iter().filter(|one| one["reason"] == "connection_limit").count(), 3, "{log:?}");
-    wait_until("all places are free again", DEADLINE, async || (view(&session).await["connections"] == 0).then_some(()))
-        .await;
+    wait_until("all places are free again", DEADLINE, async || {
+        (view(&session).await["connections"] == 0).then_some(())
+    })
+    .await;
     assert!(prints(&session, "shown(get('good.example.com'))").await.contains("hello"));
     daemon.stop().await;
 }
@@ -132,7 +137,8 @@ async fn a_session_that_used_up_its_traffic_sends_and_receives_nothing_more() {
     let log = decisions(&session).await;
     assert!(log.iter().any(|one| one["verdict"] == "cut" && one["reason"] == "byte_limit"), "{log:?}");
     upstream.forget();
-    let reply = runs(&session, "for i in range(20): send('good.example.com', 5432, b'echo SMUGGLED' + b'x' * 50000)").await;
+    let reply =
+        runs(&session, "for i in range(20): send('good.example.com', 5432, b'echo SMUGGLED' + b'x' * 50000)").await;
     assert!(!upstream.saw("SMUGGLED"), "{} connections got through after the limit: {reply}", upstream.seen().len());
     daemon.stop().await;
 }
@@ -140,7 +146,8 @@ async fn a_session_that_used_up_its_traffic_sends_and_receives_nothing_more() {
 #[tokio::test]
 async fn a_session_is_no_faster_than_its_limit() {
     let config = "[network]\nmax_bytes_per_second = 1000000\n";
-    let Some(World { daemon, upstream: _upstream }) = World::start_with("a limit of speed", |b| b.config(config)).await else {
+    let Some(World { daemon, upstream: _upstream }) = World::start_with("a limit of speed", |b| b.config(config)).await
+    else {
         return;
     };
     let session = daemon.create(json!({ "network": "full" })).await;

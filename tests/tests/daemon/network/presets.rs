@@ -12,7 +12,11 @@ const TRY_ALL: &str = "for host in ['good.example.com', 'evil.example.com', 'oth
 #[tokio::test]
 async fn presets_and_rules_work_in_create_and_in_put() {
     let config = "[network.presets]\ncorp = [\"good.example.com\", \"*.good.example.com\"]\n[network.presets.most]\nallow = [\"*\"]\ndeny = [\"evil.example.com\"]\n";
-    let Some(World { daemon, upstream: _upstream }) = World::start_with("presets", |builder| builder.config(config)).await else { return };
+    let Some(World { daemon, upstream: _upstream }) =
+        World::start_with("presets", |builder| builder.config(config)).await
+    else {
+        return;
+    };
     let table = [
         (json!("none"), "False False False "),
         (json!("full"), "True True True "),
@@ -47,7 +51,11 @@ async fn presets_and_rules_work_in_create_and_in_put() {
 #[tokio::test]
 async fn the_operators_default_is_what_a_session_gets_that_asks_for_nothing() {
     let config = "[network]\ndefault = \"corp\"\n[network.presets]\ncorp = [\"good.example.com\"]\n";
-    let Some(World { daemon, upstream: _upstream }) = World::start_with("a default", |builder| builder.config(config)).await else { return };
+    let Some(World { daemon, upstream: _upstream }) =
+        World::start_with("a default", |builder| builder.config(config)).await
+    else {
+        return;
+    };
     let session = daemon.session().await;
     give_client(&session).await;
     assert_eq!(prints(&session, TRY_ALL).await, "True False False ");
@@ -95,7 +103,8 @@ async fn a_wrong_network_is_refused_by_name_and_nothing_is_created_or_changed() 
 #[tokio::test]
 async fn only_an_admin_may_use_rules_that_reach_private_addresses() {
     let config = "[network.presets]\nmirror = [{ host = \"private.example.com\", private = true }]\n";
-    let Some(World { mut daemon, upstream }) = World::start_with("private rules", |builder| builder.config(config)).await
+    let Some(World { mut daemon, upstream }) =
+        World::start_with("private rules", |builder| builder.config(config)).await
     else {
         return;
     };
@@ -150,7 +159,11 @@ async fn learn_tells_what_was_used_as_rules_that_allow_it_again() {
 
 #[tokio::test]
 async fn a_pooled_sandbox_gets_the_policy_of_its_session() {
-    let Some(World { daemon, upstream: _upstream }) = World::start_with("pooled", |b| b.config("[pool]\nbase = 2\n")).await else { return };
+    let Some(World { daemon, upstream: _upstream }) =
+        World::start_with("pooled", |b| b.config("[pool]\nbase = 2\n")).await
+    else {
+        return;
+    };
     let until_idle = async || {
         wait_until("a filled pool", LONG_DEADLINE, async || {
             let view: Value = daemon.get("/v1/pools").await.ok()[0].clone();
@@ -176,7 +189,9 @@ async fn a_pooled_sandbox_gets_the_policy_of_its_session() {
 /// A file of an earlier daemon that was cut off, or that somebody wrote: the daemon starts, and `packages` is not everything.
 #[tokio::test]
 async fn a_broken_file_of_registries_does_not_open_anything() {
-    let Some(World { mut daemon, upstream: _upstream }) = World::start_with("packages.json", |builder| builder.keeps_sessions()).await else {
+    let Some(World { mut daemon, upstream: _upstream }) =
+        World::start_with("packages.json", |builder| builder.keeps_sessions()).await
+    else {
         return;
     };
     let whole = r#"{"found":[{"tool":"x","host":"good.example.com","ports":[80],"url_scheme":"http","because":"y","is_private":false}],"problems":[]}"#;
@@ -190,7 +205,10 @@ async fn a_broken_file_of_registries_does_not_open_anything() {
             println!("{text:?}: {}", session.text());
             continue;
         }
-        let session = e2e::daemon::Session { api: daemon.api().clone(), id: session.json()["id"].as_str().expect("an id").into() };
+        let session = e2e::daemon::Session {
+            api: daemon.api().clone(),
+            id: session.json()["id"].as_str().expect("an id").into(),
+        };
         give_client(&session).await;
         assert_eq!(prints(&session, TRY_ALL).await, "False False False ", "{text:?}");
         session.destroy().await;
