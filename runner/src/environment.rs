@@ -12,13 +12,16 @@ use crate::config::OWN_VARIABLES;
 
 /// Defaults that keep programs from waiting for a key press, or for a network that does not allow what they want. A person's
 /// terminal does not have them.
-const NON_INTERACTIVE: [(&str, &str); 6] = [
+const NON_INTERACTIVE: [(&str, &str); 8] = [
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("PYTHONUNBUFFERED", "1"),
     ("PIP_RETRIES", "2"),
+    // npm tries three times what fails, and would wait 10 and 60 seconds in between.
+    ("npm_config_fetch_retry_mintimeout", "100"),
+    ("npm_config_fetch_retry_maxtimeout", "500"),
 ];
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -214,9 +217,27 @@ mod tests {
         let for_commands = || environment.only_for_commands().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(
             for_commands(),
-            ["GIT_PAGER", "GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED", "PIP_RETRIES"]
+            [
+                "GIT_PAGER",
+                "GIT_TERMINAL_PROMPT",
+                "DEBIAN_FRONTEND",
+                "PYTHONUNBUFFERED",
+                "PIP_RETRIES",
+                "npm_config_fetch_retry_mintimeout",
+                "npm_config_fetch_retry_maxtimeout"
+            ]
         );
         environment.claim([("GIT_PAGER".to_owned(), "cat".to_owned())].into());
-        assert_eq!(for_commands(), ["GIT_TERMINAL_PROMPT", "DEBIAN_FRONTEND", "PYTHONUNBUFFERED", "PIP_RETRIES"]);
+        assert_eq!(
+            for_commands(),
+            [
+                "GIT_TERMINAL_PROMPT",
+                "DEBIAN_FRONTEND",
+                "PYTHONUNBUFFERED",
+                "PIP_RETRIES",
+                "npm_config_fetch_retry_mintimeout",
+                "npm_config_fetch_retry_maxtimeout"
+            ]
+        );
     }
 }

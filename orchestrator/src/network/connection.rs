@@ -141,6 +141,8 @@ impl Connection {
                             return Ok(passed);
                         }
                     }
+                    // It has said all, and that names no host.
+                    Ok(_) if inspector.holds_bytes() => return inspector.give_up(&mut judge).map_err(Refusal::Denied),
                     _ => return Err(Refusal::Gone),
                 }
             }
@@ -167,7 +169,11 @@ impl Connection {
                 self.names = vec![name];
                 Ok(())
             }
-            _ => Err(Denial { reason: Reason::UnknownName, wanted: name.to_string() }),
+            // A rule for the name does not help: the address is not one of its addresses.
+            _ => {
+                let wanted = SocketAddr::new(self.address, self.port).to_string();
+                Err(Denial { reason: Reason::UnknownName, wanted })
+            }
         }
     }
 

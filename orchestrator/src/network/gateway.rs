@@ -59,7 +59,6 @@ impl Gateway {
                 warn!(session_id = %session.id(), "a program in the sandbox has the port of DNS; names are not resolved")
             }
         }
-        session.set_open();
         Ok(Self(tasks))
     }
 }

@@ -132,8 +132,9 @@ impl Inspector {
                         (Spoken::Http(host), next, head_bytes)
                     }
                     // The program asks an allowed host to connect it to another one.
-                    Reading::HttpConnect { .. } => {
-                        return Err(Denial { reason: Reason::ProtocolNotAllowed, wanted: String::new() });
+                    Reading::HttpConnect { authority } => {
+                        let wanted = authority.to_string();
+                        return Err(Denial { reason: Reason::ProtocolNotAllowed, wanted });
                     }
                     // Its host is in compressed frames, which nobody reads here.
                     Reading::Http2 | Reading::Other => (Spoken::Other, State::Passing, waiting.len()),
@@ -197,10 +198,12 @@ mod tests {
 
     #[test]
     fn a_request_to_be_connected_elsewhere_is_refused() {
+        let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
+        assert_eq!(feed(&[connect]).1, Some(Reason::NotUnderstood), "target and Host contradict each other");
         let connect = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";
-        assert_eq!(feed(&[connect]).1, Some(Reason::ProtocolNotAllowed));
-        let disguised = b"CONNECT evil.example.com:443 HTTP/1.1\r\nHost: good.example.com\r\n\r\n";
-        assert_eq!(feed(&[disguised]).1, Some(Reason::NotUnderstood));
+        let denial = Inspector::new().take(connect.to_vec(), &mut only("good.example.com")).unwrap_err();
+        assert_eq!(denial.reason, Reason::ProtocolNotAllowed);
+        assert_eq!(denial.wanted, "evil.example.com:443", "the host that it wants, not the one that it asks");
     }
 
     proptest! {

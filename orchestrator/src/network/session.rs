@@ -77,7 +77,8 @@ impl SessionNetwork {
         PolicyWatch(self.policy.subscribe())
     }
 
-    pub(super) fn set_open(&self) {
+    /// Records that programs in the sandbox have a way to the daemon.
+    pub fn set_open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
     }
 

@@ -7,7 +7,7 @@
 mod serve;
 
 use std::fs::{File, OpenOptions};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -114,13 +114,23 @@ impl Upstream {
         address(self.number, 5)
     }
 
+    /// The same over IPv6: an address that stories allow, and one that they do not.
+    pub fn good6(&self) -> Ipv6Addr {
+        address6(self.number, 2)
+    }
+
+    pub fn evil6(&self) -> Ipv6Addr {
+        address6(self.number, 3)
+    }
+
     pub fn seen(&self) -> Vec<Seen> {
         self.recorder.records().seen.clone()
     }
 
     /// What came to this address.
-    pub fn seen_at(&self, address: Ipv4Addr) -> Vec<Seen> {
-        self.seen().into_iter().filter(|seen| seen.dialled.ip() == IpAddr::V4(address)).collect()
+    pub fn seen_at(&self, address: impl Into<IpAddr>) -> Vec<Seen> {
+        let address = address.into();
+        self.seen().into_iter().filter(|seen| seen.dialled.ip() == address).collect()
     }
 
     /// Whether these bytes came to any server.
@@ -141,7 +151,7 @@ impl Upstream {
     }
 
     /// How many connections to this address are open.
-    pub fn open_at(&self, address: Ipv4Addr) -> usize {
+    pub fn open_at(&self, address: impl Into<IpAddr>) -> usize {
         self.seen_at(address).iter().filter(|seen| !seen.is_closed).count()
     }
 }
@@ -165,6 +175,11 @@ fn lock(number: u8) -> Option<Flock<File>> {
 
 fn address(number: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 51, 100, number * ADDRESSES + host)
+}
+
+/// In 2001:db8::/32, which is reserved for documentation too.
+fn address6(number: u8, host: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0xc0e, number.into(), 0, 0, 0, host.into())
 }
 
 fn interface(number: u8) -> String {
@@ -196,7 +211,7 @@ fn run(number: u8, recorder: &Recorder, tell: &mpsc::Sender<Result<(), String>>,
 }
 
 /// Puts this thread into a namespace with one interface, whose other end the host has.
-fn enter(number: u8) -> Result<Vec<Ipv4Addr>, String> {
+fn enter(number: u8) -> Result<Vec<IpAddr>, String> {
     let (outer, inner) = (interface(number), format!("{}i", interface(number)));
     // An earlier process may have been killed.
     let _ = ip(&["link", "del", &outer]);
@@ -217,22 +232,31 @@ fn enter(number: u8) -> Result<Vec<Ipv4Addr>, String> {
     in_host(&["link", "set", &inner, "netns", &our_thread])?;
     in_host(&["addr", "add", &format!("{}/29", address(number, 1)), "dev", &outer])?;
     in_host(&["link", "set", &outer, "up"])?;
-    let servers = vec![address(number, 2), address(number, 3), address(number, 4)];
-    for server in &servers {
-        ip(&["addr", "add", &format!("{server}/29"), "dev", &inner])?;
+    let mut servers: Vec<IpAddr> = Vec::new();
+    for host in 2..=4 {
+        ip(&["addr", "add", &format!("{}/29", address(number, host)), "dev", &inner])?;
+        servers.push(address(number, host).into());
     }
     ip(&["link", "set", "lo", "up"])?;
     ip(&["link", "set", &inner, "up"])?;
+    // Some kernels have no IPv6. Without `nodad`, an address cannot be used for a second.
+    let outer6 = format!("{}/64", address6(number, 1));
+    if in_host(&["addr", "add", &outer6, "dev", &outer, "nodad"]).is_ok() {
+        for host in 2..=3 {
+            ip(&["addr", "add", &format!("{}/64", address6(number, host)), "dev", &inner, "nodad"])?;
+            servers.push(address6(number, host).into());
+        }
+    }
     Ok(servers)
 }
 
 /// The host's namespace is standard input of the programs that work there.
 const HOST_FD: u8 = 0;
 
-async fn serve_all(addresses: &[Ipv4Addr], recorder: &Recorder) -> std::io::Result<()> {
+async fn serve_all(addresses: &[IpAddr], recorder: &Recorder) -> std::io::Result<()> {
     for &address in addresses {
         for port in PORTS {
-            let socket = TcpSocket::new_v4()?;
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
             socket.set_reuseaddr(true)?;
             socket.bind((address, port).into())?;
             tokio::spawn(accept(socket.listen(BACKLOG)?, recorder.clone(), GREETING_PORTS.contains(&port)));

@@ -33,6 +33,7 @@ impl Driver {
                 Ok(Ok(sandbox)) => {
                     failpoint::pass("recover.adopted");
                     let next = self.freeze_or_thaw(next).await;
+                    self.note_network(&sandbox);
                     self.shared.set_adopted(RunnerClient::new(sandbox.address.clone()), next);
                     return Ok(sandbox);
                 }

@@ -51,6 +51,7 @@ impl Driver {
         let session = &spec.session;
         let cause = match taken {
             Ok(sandbox) => {
+                self.note_network(&sandbox);
                 self.shared.set_running(runner);
                 info!(session_id = %self.id, image = %session.image, runtime = %session.runtime, "session runs, from a pool");
                 return Ok(sandbox);

@@ -125,6 +125,7 @@ impl Driver {
     /// Stores that the sandbox exists, and makes it visible to others.
     async fn set_ready(&self, sandbox: &Sandbox) -> Result<(), SessionError> {
         let runner = RunnerClient::new(sandbox.address.clone());
+        self.note_network(sandbox);
         match self.role {
             Role::Session => {
                 failpoint::pass("create.made");

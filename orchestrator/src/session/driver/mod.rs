@@ -192,6 +192,13 @@ impl Driver {
         }
     }
 
+    /// Records whether the sandbox has a way to the network, before anybody can ask.
+    fn note_network(&self, sandbox: &Sandbox) {
+        if sandbox.network.is_some() {
+            self.shared.network.set_open();
+        }
+    }
+
     /// Starts to serve the network of the sandbox. Connections that programs have begun meanwhile have waited for it.
     fn open_gateway(&self, sandbox: &mut Sandbox) -> Option<Gateway> {
         let opened = Gateway::start(&self.shared.network, sandbox.network.take()?);

@@ -81,6 +81,41 @@ async fn a_rule_for_an_address_range_allows_its_addresses_without_a_name() {
     daemon.stop().await;
 }
 
+#[tokio::test]
+async fn ipv6_is_carried_under_the_same_policy() {
+    let Some(World { mut daemon, upstream }) = World::start("IPv6").await else { return };
+    let (good, evil) = (upstream.good6(), upstream.evil6());
+    if std::net::TcpStream::connect((good, 80)).is_err() {
+        return skipped("IPv6", "the host has none");
+    }
+    let mut all = names(&upstream);
+    all.extend([("six.example.com", good.into()), ("evil6.example.com", evil.into())]);
+    all.extend([("both.example.com", good.into()), ("both.example.com", upstream.good().into())]);
+    daemon.set_hosts(&all);
+    upstream.forget();
+    let session = daemon
+        .create(json!({ "network": allow(&["six.example.com", "six.example.com:22", "both.example.com"]) }))
+        .await;
+    give_client(&session).await;
+    let code = "shown(get('six.example.com')); shown(some_of(dial('six.example.com', 22))); print(ask('six.example.com', 28), ask('six.example.com', 1))
+print(len(resolve('both.example.com')), b'hello' in get('both.example.com'))";
+    let output = prints(&session, code).await;
+    for part in [&format!("hello from {good}"), "SSH-2.0", "(0, 1) (0, 0)", "2 True"] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
+    let code = format!(
+        "shown(get('{evil}', path='/forbidden', name='six.example.com')); shown(send('{evil}', 22, b'forbidden')); shown(send('{good}', 443, hello('evil6.example.com')))"
+    );
+    let reply = runs(&session, &code).await;
+    assert!(upstream.seen_at(evil).is_empty() && !upstream.saw("evil6"), "{reply} {:?}", upstream.seen());
+    let denied = json!([format!("[{evil}]:22"), format!("[{evil}]:80"), "evil6.example.com"]);
+    assert_eq!(reply["network_denied"], denied, "{reply}");
+    // The rule that it names works.
+    put(&session, json!({ "allow": reply["network_denied"] })).await;
+    assert!(prints(&session, &format!("shown(send('{evil}', 22, b'x'))")).await.contains("SSH-2.0"));
+    daemon.stop().await;
+}
+
 /// A program that has the address from elsewhere, such as a file or a cache.
 #[tokio::test]
 async fn an_address_of_an_allowed_name_is_reached_without_a_question() {

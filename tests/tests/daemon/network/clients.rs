@@ -46,10 +46,7 @@ async fn package_managers_reach_their_registries_and_nothing_else() {
     if registries.is_empty() {
         return skipped(story, "no package manager of this host has told its registry");
     }
-    // The clients' own patience is not what this story is about: npm tries every failed request three times, and waits 10 and
-    // 60 seconds between; pip tries six times.
-    let patience = json!({ "PIP_RETRIES": "0", "npm_config_fetch_retries": "0" });
-    let session = daemon.api().patient().create(json!({ "network": "packages", "env": patience })).await;
+    let session = daemon.api().patient().create(json!({ "network": "packages" })).await;
     for (name, tool, command) in COMMANDS {
         let Some(hosts) = registries.get(*tool) else {
             skipped(name, "the daemon knows no registry of it");

@@ -18,10 +18,10 @@ async fn replies_and_streams_name_the_rule_that_is_missing() {
         ("shown(send('good.example.com', 443, hello('evil.example.com')))".to_owned(), json!(["evil.example.com"])),
         ("shown(get('good.example.com', name='evil.example.com'))".to_owned(), json!(["evil.example.com"])),
         ("shown(send('good.example.com', 443, b'SSH-2.0-x\\r\\n'))".to_owned(), json!(["good.example.com:443"])),
-        (
-            "shown(get('evil.example.com')); shown(get('other.example.com'))".to_owned(),
-            json!(["evil.example.com", "other.example.com"]),
-        ),
+        ("shown(get('evil.example.com')); shown(get('other.example.com'))".to_owned(), json!(["evil.example.com", "other.example.com"])),
+        (format!("shown(get('{evil}', name='good.example.com'))"), json!([format!("{evil}:80")])),
+        ("shown(send('good.example.com', 80, b'CONNECT evil.example.com:443 HTTP/1.1\\r\\nHost: evil.example.com:443\\r\\n\\r\\n'))".to_owned(), json!(["evil.example.com:443"])),
+        ("shown(send('good.example.com', 80, b'unfinished'))".to_owned(), json!(["good.example.com:80"])),
         ("shown(get('good.example.com'))".to_owned(), json!([])),
     ] {
         let list = |reply: &Value| reply.get("network_denied").cloned().unwrap_or_else(|| json!([]));
@@ -102,7 +102,9 @@ async fn a_session_has_no_more_connections_than_its_limit() {
 address = resolve('good.example.com')[0]
 held = []
 for i in range(6):
-    c = dial(address, 80); c.sendall(request); held.append(c)
+    # A connection over the limit may be reset while it is made.
+    try: c = dial(address, 80); held.append(c); c.sendall(request)
+    except OSError: pass
 print([b'200' in some_of(c) for c in held])
 for c in held: c.close()";
     let output = prints(&session, code).await;
