@@ -38,20 +38,8 @@ fn is_unnamed(socket: &Value) -> bool {
 }
 
 /// Names in the host's `/etc` that no program in a sandbox needs. Each is there on most hosts, and some are on all.
-const PRIVATE_OF_ETC: [&str; 12] = [
-    "machine-id",
-    "passwd-",
-    "group-",
-    "shadow",
-    "gshadow",
-    "fstab",
-    "sudoers",
-    "ssh",
-    "pip.conf",
-    "npmrc",
-    "resolv.conf",
-    "systemd",
-];
+const PRIVATE_OF_ETC: [&str; 11] =
+    ["machine-id", "passwd-", "group-", "shadow", "gshadow", "fstab", "sudoers", "ssh", "pip.conf", "npmrc", "systemd"];
 
 /// Whether nothing that the host does with a file that it shows can be noticed or disturbed.
 fn is_apart(facts: &Value) -> bool {

@@ -67,13 +67,18 @@ async fn of_etc_a_sandbox_sees_what_programs_need_and_what_the_operator_adds() {
     let names = |text: String| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let daemon = Daemon::start().await;
     let usual = names(daemon.session().await.sh("ls -A /etc").await);
-    for own in ["passwd", "group", "hosts", "hostname"] {
+    for own in ["passwd", "group", "hosts", "hostname", "resolv.conf"] {
         assert!(usual.iter().any(|name| name == own), "{own}: {usual:?}");
     }
     let session = daemon.session().await;
     assert_eq!(
         session.sh("cat /etc/hostname; id -un; stat -c %A /etc/passwd").await,
         format!("{}\nsandbox\n-r--r--r--\n", session.id)
+    );
+    // The daemon answers, not a name server of the host's network.
+    assert_eq!(
+        session.sh("grep -c . /etc/resolv.conf; grep ^nameserver /etc/resolv.conf").await,
+        "2\nnameserver 192.0.2.53\n"
     );
     daemon.stop().await;
     let daemon = Daemon::builder().config("[local]\netc = [\"fstab\", \"login*\"]\n").start().await;
