@@ -52,6 +52,8 @@ pub(super) struct Ending {
     pub sets_cwd: bool,
     /// The metrics that count the end. `None` for an exec that a client reattaches to.
     pub counted_by: Option<Metrics>,
+    /// The last decision about the session's network before the command began.
+    pub decisions_before: u64,
 }
 
 /// The events of one exec or run, in order.
@@ -71,15 +73,12 @@ pub struct ExecStream {
     has_gaps: bool,
     is_over: bool,
     began: Instant,
-    /// The last decision about the session's network before the stream.
-    decisions_before: u64,
 }
 
 impl ExecStream {
     pub(super) fn new(session: SessionHandle, activity: Activity, frames: FrameStream, ending: Ending) -> Self {
         Self {
             session_ended: Box::pin(activity.ended()),
-            decisions_before: activity.network().last_decision(),
             pending: Some(ExecEvent::Started { exec_id: frames.exec_id().clone(), pid: frames.pid() }),
             session,
             activity,
@@ -158,7 +157,7 @@ impl ExecStream {
                 }
                 self.is_over = true;
                 let mut done = done(outcome, self.has_gaps, || self.session.view().cwd);
-                done.network_denied = self.activity.network().denied_after(self.decisions_before);
+                done.network_denied = self.activity.network().denied_after(self.ending.decisions_before);
                 Some(self.after_the_rest(ExecEvent::Done(Box::new(done))))
             }
             Ok(Some(Frame::Queued { running_exec_id })) => {

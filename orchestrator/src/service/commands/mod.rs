@@ -127,8 +127,10 @@ impl Commands {
     pub async fn stream_exec(&self, caller: &Caller, id: &SessionId, spec: &ExecSpec) -> Result<ExecStream, CallError> {
         let session = self.access.session(caller, id)?;
         let activity = session.begin().await?;
+        let decisions_before = activity.network().last_decision();
         let frames = in_session(&activity, activity.runner().exec(spec.request())).await?;
-        let ending = Ending { sets_cwd: spec.is_in_main(), counted_by: Some(self.metrics.clone()) };
+        let counted_by = Some(self.metrics.clone());
+        let ending = Ending { sets_cwd: spec.is_in_main(), counted_by, decisions_before };
         Ok(ExecStream::new(session, activity, frames, ending))
     }
 
@@ -165,8 +167,9 @@ impl Commands {
     pub async fn stream_run(&self, caller: &Caller, id: &SessionId, spec: &RunSpec) -> Result<ExecStream, CallError> {
         let session = self.access.session(caller, id)?;
         let activity = session.begin().await?;
+        let decisions_before = activity.network().last_decision();
         let frames = in_session(&activity, activity.runner().run(spec.request())).await?;
-        let ending = Ending { sets_cwd: false, counted_by: Some(self.metrics.clone()) };
+        let ending = Ending { sets_cwd: false, counted_by: Some(self.metrics.clone()), decisions_before };
         Ok(ExecStream::new(session, activity, frames, ending))
     }
 
@@ -198,7 +201,8 @@ impl Commands {
         let activity = session.begin().await?;
         let frames = in_session(&activity, activity.runner().reattach(exec_id, from, until == Until::End)).await?;
         // The request that started the command already counts its end and takes its directory.
-        let ending = Ending { sets_cwd: false, counted_by: None };
+        let decisions_before = activity.network().last_decision();
+        let ending = Ending { sets_cwd: false, counted_by: None, decisions_before };
         Ok(ExecStream::new(session, activity, frames, ending))
     }
 
