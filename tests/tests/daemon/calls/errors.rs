@@ -362,9 +362,7 @@ async fn a_method_that_a_route_has_not_and_a_route_that_is_none_are_told_apart()
     let before = everything(&session).await;
     let operations = operations(&daemon).await;
     // Whatever is asked of a server in the sandbox is for that server.
-    let is_passed_on = |operation: &&Operation| {
-        operation.template.contains("/ports/{port}/") && !operation.template.ends_with("/connect")
-    };
+    let is_passed_on = |operation: &&Operation| operation.template.contains("/ports/{port}/");
     for operation in operations.iter().filter(|operation| !is_passed_on(operation)) {
         let has = |method: &Method| {
             operations.iter().any(|other| other.template == operation.template && other.method == *method)
