@@ -1,5 +1,6 @@
 //! The network of containers. A container has no interface but loopback; the daemon opens the way out of its network namespace as
-//! it does for sandboxes of the `local` runtime, if it may: it must be root, and the container must use the host's kernel.
+//! it does for sandboxes of the `local` runtime, if it may: it must be root, and the container must use the host's kernel. Whatever name
+//! server the engine writes into the container, none or one of the host's, its queries reach the daemon.
 //!
 //! The setting `docker.network` names a network of the engine instead, for the sessions with the network `full`: for those who
 //! need UDP.

@@ -20,7 +20,6 @@ use super::dialect::{Dialect, Tmpfs};
 use super::image::ImageFacts;
 use super::kernel::Kernel;
 use super::{DockerConfig, seccomp};
-use crate::runtime::netns::NAME_SERVER;
 use crate::runtime::policy::{
     DiskSize, FILES_ARGUMENTS, FILES_ROOT, FILES_WORKSPACE, IPC_SETTINGS, MASKED, MAX_OPEN_FILES, READ_ONLY,
     RUNNER_CAPABILITIES, SCRATCH, SCRATCH_INODES, SMALL_BYTES, SMALL_INODES, STATE, STATE_INODES, WORKSPACE, disks,
@@ -229,8 +228,6 @@ fn host_config(
         cgroup: Some(String::new()),
         cgroup_parent: Some(host.cgroup_parent.clone()),
         network_mode: Some(network.unwrap_or("none").to_owned()),
-        // The daemon answers, whatever the container's network is.
-        dns: network.is_none().then(|| vec![NAME_SERVER.to_owned()]),
         // Commands may use every port and ping: the network namespace has no other users.
         sysctls: Some(
             [("net.ipv4.ip_unprivileged_port_start", "0"), ("net.ipv4.ping_group_range", "0 65535")]

@@ -41,7 +41,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The address of the name server in a sandbox's `resolv.conf`. Any address would do; this one is reserved for documentation,
 /// so that it cannot be somebody's.
-pub const NAME_SERVER: &str = "192.0.2.53";
+const NAME_SERVER: &str = "192.0.2.53";
 
 /// `/etc/resolv.conf` of every sandbox: the daemon answers, at once.
 pub fn resolv_conf() -> String {
