@@ -66,7 +66,7 @@ impl HeadScan {
     }
 }
 
-/// Whom a request is for, by its target.
+/// The host that the target of a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// `/path` or `*`.

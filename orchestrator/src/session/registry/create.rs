@@ -74,8 +74,7 @@ impl Registry {
     ) -> Result<SessionView, SessionError> {
         let stored_key = key.map(|key| stored_key(key, &request)).transpose()?;
         let is_asked = request.network.is_some();
-        let network = request.network.get_or_insert_with(|| self.0.network.default_spec().clone());
-        self.0.network.compile(network, Asker::of(creator)).await?;
+        request.network.get_or_insert_with(|| self.0.network.default_spec().clone());
         let mut plan = Plan::resolve(request, creator.owner.clone(), &self.0.config, &self.0.default_runtime)?;
         let runtime = self.runtime(&plan.spec.runtime)?;
         if !plan.spec.network.is_none() {
@@ -86,6 +85,8 @@ impl Registry {
                 opened => opened?,
             }
         }
+        // This comes last of the checks: for `packages`, it may ask the package managers of the host.
+        self.0.network.compile(&plan.spec.network, Asker::of(creator)).await?;
         match self.admit(creator, plan, &runtime, stored_key).await? {
             // This is the answer of the first request, when it is there, or the current state of a session that has ended
             // since.
