@@ -7,7 +7,9 @@ use std::process::Command;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for input in ["runner", "shared-protocol", "scripts/build-runner", "Cargo.toml", "Cargo.lock"] {
+    for input in
+        ["runner", "shared-protocol", "proc-files", "tar-unpack", "scripts/build-runner", "Cargo.toml", "Cargo.lock"]
+    {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
     }
     for variable in ["COVE_RUNNER_BIN", "COVE_RUNNER_TARGET"] {

@@ -90,8 +90,15 @@ close_with() { # name, command
   if ((status == 0)); then times; fi
   heading "$name"
   cat "$(log_of "$name")"
-  ((status == 0)) || fail "$name"
+  if ((status != 0)); then
+    heading "$name: what the failed ones printed"
+    what_failed <"$(log_of "$name")"
+    fail "$name"
+  fi
 }
+
+# Of the output of test programs, what the failed tests printed: it is far above the end where several programs follow.
+what_failed() { awk '/^---- .* ----$/ { shown = 1 } /^failures:$/ || /^test result:/ { shown = 0 } shown'; }
 
 # Prints the table of times. Steps that ran at the same time overlap.
 times() {

@@ -15,12 +15,13 @@ mod network;
 mod pool;
 mod runner;
 mod scale;
+mod snapshots;
 
 use anyhow::{Result, bail};
 use scale::Scale;
 
-const USAGE: &str = "usage: bench [--short] [runner] [daemon] [neighbours] [pool] [network] [docker]";
-const DEFAULT: [&str; 5] = ["runner", "daemon", "neighbours", "pool", "network"];
+const USAGE: &str = "usage: bench [--short] [runner] [daemon] [neighbours] [pool] [network] [snapshots] [docker]";
+const DEFAULT: [&str; 6] = ["runner", "daemon", "neighbours", "pool", "network", "snapshots"];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -38,6 +39,7 @@ async fn main() -> Result<()> {
             "neighbours" => neighbours::report(&scale).await?,
             "pool" => pool::report(&scale).await?,
             "network" => network::report(&scale).await?,
+            "snapshots" => snapshots::report(&scale).await?,
             "docker" => docker::report(&scale).await?,
             _ => bail!("{name:?} is not known\n{USAGE}"),
         }

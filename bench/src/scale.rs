@@ -21,6 +21,8 @@ pub struct Scale {
     pub bomb_timeout: Duration,
     pub claims: usize,
     pub streamed_bytes: u64,
+    /// What is on the disk of a session that is copied.
+    pub held_bytes: u64,
 }
 
 impl Scale {
@@ -37,6 +39,7 @@ impl Scale {
         bomb_timeout: Duration::from_secs(8),
         claims: 200,
         streamed_bytes: 1 << 30,
+        held_bytes: 2 << 30,
     };
 
     /// The scale for tests: every step once or a few times, in seconds. The times mean nothing.
@@ -52,6 +55,7 @@ impl Scale {
         claims: 3,
         // This is more than the kernel and the daemon buffer, so that it arrives in many pieces.
         streamed_bytes: 32 << 20,
+        held_bytes: 8 << 20,
     };
 
     /// A command that prints the bytes to stream. JSON escapes none of them.

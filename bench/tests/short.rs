@@ -37,6 +37,11 @@ fn bench_pool_runs() {
 }
 
 #[test]
+fn bench_snapshots_runs() {
+    runs("snapshots", &["snapshots and forks"]);
+}
+
+#[test]
 fn bench_network_runs() {
     // The benchmark checks every byte. On a host without an address but loopback it prints a skip.
     runs("network", &["the network"]);

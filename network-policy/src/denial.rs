@@ -43,6 +43,8 @@ reasons! {
     AddressNotAllowed "address_not_allowed" "no rule allows this address"
     PortNotAllowed "port_not_allowed" "a rule allows this host, but not this port"
     DeniedByRule "denied_by_rule" "a deny rule forbids it"
+    /// The session's own rules may allow it.
+    AboveMaximum "above_maximum" "the operator's maximum for this session does not allow it"
     PrivateAddress "private_address" "this address is private, and no rule names it or is marked private"
     LoopbackAddress "loopback_address" "loopback addresses are never allowed"
     LinkLocalAddress "link_local_address" "link-local addresses are never allowed"
@@ -58,9 +60,11 @@ reasons! {
     /// The carrier resolved the spoken name, and the address that was dialled is not among its addresses.
     UnknownName "unknown_name" "the address is not one of this name's addresses"
     ConnectionLimit "connection_limit" "the sandbox has too many connections"
+    DaemonConnectionLimit "daemon_connection_limit" "all sandboxes together have too many connections"
     ByteLimit "byte_limit" "the sandbox has used up its traffic"
     Unreachable "unreachable" "the address cannot be reached from the host"
     PolicyChanged "policy_changed" "the network policy changed, and no longer allows this connection"
+    DaemonRestarted "daemon_restarted" "the daemon was started again, which cut the connections that were open"
     NotUnderstood "not_understood" "the first bytes of the connection are malformed"
 }
 
@@ -99,7 +103,7 @@ mod tests {
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), Reason::ALL.len());
-        assert_eq!(codes.len(), 21);
+        assert_eq!(codes.len(), 24);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! - Loopback, link-local, metadata and multicast addresses are never allowed, and neither is the daemon itself.
 //! - A deny rule wins over every allow rule. Adding a deny rule allows nothing new; adding an allow rule denies nothing.
 //! - All spellings of a name or an address are decided alike. Text that a resolver could take for an address is not a name.
+//! - Under a maximum, nothing is allowed that the maximum does not allow.
 //! - A private address, or an address of this host, needs a rule that names its range or is marked private.
 //!
 //! **Invariant:** nothing in this crate does I/O, reads the clock or resolves a name.
@@ -21,6 +22,7 @@ mod denial;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+mod maximum;
 mod name;
 mod network;
 mod policy;

@@ -10,9 +10,12 @@
 //!
 //! So an allow rule can never take away what another one gives.
 //!
+//! A policy can have a maximum, which is a policy too. Then both are asked, and the stricter answer counts.
+//!
 //! It does not resolve names: `Target::names` must be names that the daemon itself resolved to the address, for this sandbox.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::address::{AddressClass, canonical, classify};
 use crate::denial::{Denial, Reason};
@@ -28,6 +31,8 @@ pub const MAX_RULES: usize = 4096;
 pub struct Policy {
     allow: Vec<Rule>,
     deny: Vec<Rule>,
+    /// The most that it can allow, whatever its own rules say. It has no maximum of its own.
+    maximum: Option<Arc<Policy>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +110,7 @@ impl Policy {
         let is_wrong = |rules: &[Rule], side| rules.iter().find(|rule| rule.side() != side).map(Rule::to_string);
         match is_wrong(&allow, Side::Allow).or_else(|| is_wrong(&deny, Side::Deny)) {
             Some(rule) => Err(PolicyError::WrongSide { rule }),
-            None => Ok(Self { allow, deny }),
+            None => Ok(Self { allow, deny, maximum: None }),
         }
     }
 
@@ -116,7 +121,14 @@ impl Policy {
 
     /// Allows every public address.
     pub fn full() -> Self {
-        Self { allow: vec![Rule::everything()], deny: Vec::new() }
+        Self { allow: vec![Rule::everything()], ..Self::default() }
+    }
+
+    /// The same rules under a maximum: allowed is what both allow. A maximum that it had before is replaced, and one of the
+    /// maximum itself does not count.
+    pub fn under(&self, maximum: &Policy) -> Self {
+        let maximum = Self { maximum: None, ..maximum.clone() };
+        Self { maximum: Some(Arc::new(maximum)), ..self.clone() }
     }
 
     pub fn allow(&self) -> &[Rule] {
@@ -127,24 +139,55 @@ impl Policy {
         &self.deny
     }
 
+    pub fn maximum(&self) -> Option<&Policy> {
+        self.maximum.as_deref()
+    }
+
     /// Whether the sandbox may learn the addresses of this name.
     pub fn may_resolve(&self, name: &HostName) -> Result<(), Denial> {
-        let denial = |reason| Denial { reason, wanted: name.to_string() };
+        let most = self.maximum().map_or(Ok(()), |maximum| maximum.resolves(name));
+        stricter(self.resolves(name), most).map_err(|reason| Denial { reason, wanted: name.to_string() })
+    }
+
+    fn resolves(&self, name: &HostName) -> Result<(), Reason> {
         if self.deny.iter().any(|rule| rule.ports == Ports::Every && rule.matches_name(name)) {
-            return Err(denial(Reason::DeniedByRule));
+            return Err(Reason::DeniedByRule);
         }
         if !self.allow.iter().any(|rule| rule.matches_name(name)) {
-            return Err(denial(Reason::NameNotAllowed));
+            return Err(Reason::NameNotAllowed);
         }
         Ok(())
+    }
+
+    /// Whether a name may be an alias of another one: only a deny rule is about the other name. `port` is the one to connect to; a
+    /// rule for some ports does not forbid to learn the addresses.
+    pub fn may_be_alias(&self, name: &HostName, alias_of: &HostName, port: Option<u16>) -> Result<(), Denial> {
+        let denies = |policy: &Self| {
+            let covers = |ports: &Ports| *ports == Ports::Every || port.is_some_and(|port| ports.contains(port));
+            policy.deny.iter().any(|rule| covers(&rule.ports) && rule.matches_name(alias_of))
+        };
+        let judged = if denies(self) { Err(Reason::DeniedByRule) } else { Ok(()) };
+        let most = if self.maximum().is_some_and(denies) { Err(Reason::AboveMaximum) } else { Ok(()) };
+        stricter(judged, most).map_err(|reason| Denial { reason, wanted: name.to_string() })
+    }
+
+    /// Whether a rule about this name allows this port of it. The addresses of the name may still be forbidden.
+    pub fn may_dial_name(&self, name: &HostName, port: u16) -> Result<(), Denial> {
+        let is_about = |rule: &Rule| rule.matches_name(name) && rule.ports.contains(port);
+        let denial = |reason| Denial { reason, wanted: format!("{name}:{port}") };
+        if self.deny.iter().any(is_about) {
+            return Err(denial(Reason::DeniedByRule));
+        }
+        if self.allow.iter().any(is_about) { Ok(()) } else { Err(denial(Reason::NameNotAllowed)) }
     }
 
     /// Whether some port of an address may be reached under this name. An address for which that is not so need not be told to
     /// the sandbox. `target.port` does not count.
     pub fn may_reach(&self, target: &Target<'_>) -> Result<(), Denial> {
         let mut first = None;
-        // Few rules are for one name.
-        for rule in self.allow.iter().filter(|rule| target.names.iter().any(|name| rule.matches_name(name))) {
+        // Few rules are for one name. Where one side allows every port, the other one says which.
+        let rules = self.allow.iter().chain(self.maximum().map(Self::allow).unwrap_or_default());
+        for rule in rules.filter(|rule| target.names.iter().any(|name| rule.matches_name(name))) {
             for port in rule.ports.examples() {
                 match self.access(&Target { port, ..*target }) {
                     Ok(_) => return Ok(()),
@@ -160,7 +203,7 @@ impl Policy {
         Ok(match self.access(target)? {
             Access::Unnamed => Opening::Unnamed,
             Access::Named => Opening::Named,
-            Access::ByAddress if self.deny.is_empty() => Opening::Free,
+            Access::ByAddress if self.has_no_deny_rule() => Opening::Free,
             Access::NamedPort | Access::ByAddress => Opening::Any,
         })
     }
@@ -172,9 +215,12 @@ impl Policy {
         let Some(name) = spoken.name() else {
             return match access {
                 Access::NamedPort | Access::ByAddress => Ok(()),
-                // A rule that lists the port allows it.
+                // A rule that lists the port allows it, unless the maximum has none.
                 Access::Named | Access::Unnamed => {
-                    Err(Denial { reason: spoken.missing(), wanted: target.wanted(Some(target.port)) })
+                    let is_named = |policy: &Self| policy.judge(target).is_ok_and(|access| access <= Access::Named);
+                    let is_above = self.maximum().is_some_and(is_named);
+                    let reason = if is_above { Reason::AboveMaximum } else { spoken.missing() };
+                    Err(Denial { reason, wanted: target.wanted(Some(target.port)) })
                 }
             };
         };
@@ -182,13 +228,35 @@ impl Policy {
         let named = Target { names: std::slice::from_ref(name), ..*target };
         match self.access(&named) {
             Ok(_) => Ok(()),
-            Err(denial) if denial.reason == Reason::DeniedByRule => Err(denial),
+            Err(denial) if matches!(denial.reason, Reason::DeniedByRule | Reason::AboveMaximum) => Err(denial),
             Err(denial) => Err(Denial { reason: spoken.not_allowed(), ..denial }),
         }
     }
 
+    fn has_no_deny_rule(&self) -> bool {
+        self.deny.is_empty() && self.maximum().is_none_or(Self::has_no_deny_rule)
+    }
+
     fn access(&self, target: &Target<'_>) -> Result<Access, Denial> {
-        self.judge(target).map_err(|reason| Denial { reason, wanted: target.wanted(target.port_unless_web()) })
+        self.judge_with_maximum(target)
+            .map_err(|reason| Denial { reason, wanted: target.wanted(target.port_unless_web()) })
+    }
+
+    fn judge_with_maximum(&self, target: &Target<'_>) -> Result<Access, Reason> {
+        let Some(maximum) = self.maximum() else { return self.judge(target) };
+        let both = |target: &Target<'_>| stricter(self.judge(target), maximum.judge(target));
+        let all = both(target)?;
+        if target.names.len() < 2 {
+            return Ok(all);
+        }
+        // Both must allow the same one of several names. The deny rules were asked about all of them.
+        let each = target.names.iter().map(|name| both(&Target { names: std::slice::from_ref(name), ..*target }));
+        each.reduce(|best, next| match (best, next) {
+            (Ok(best), Ok(next)) => Ok(best.max(next)),
+            (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
+            (Err(_), Err(_)) => Err(Reason::AboveMaximum),
+        })
+        .unwrap_or(Ok(all))
     }
 
     fn judge(&self, target: &Target<'_>) -> Result<Access, Reason> {
@@ -216,6 +284,17 @@ impl Policy {
             Verdict::No if class == AddressClass::Private => Err(Reason::PrivateAddress),
             Verdict::No => Err(Reason::AddressNotAllowed),
         }
+    }
+}
+
+/// The answer of a policy and its maximum. What no rule can allow keeps its reason; and nobody is told to ask for what the maximum
+/// forbids.
+fn stricter<T: Ord>(own: Result<T, Reason>, most: Result<T, Reason>) -> Result<T, Reason> {
+    match (own, most) {
+        (Ok(own), Ok(most)) => Ok(own.min(most)),
+        (Err(reason), _) if !reason.can_be_allowed() => Err(reason),
+        (_, Err(_)) => Err(Reason::AboveMaximum),
+        (Err(reason), Ok(_)) => Err(reason),
     }
 }
 

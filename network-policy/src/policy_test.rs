@@ -193,6 +193,27 @@ fn names_are_resolved_as_in_the_table() {
 }
 
 #[test]
+fn an_alias_is_denied_by_a_rule_for_what_it_stands_for() {
+    let (alias, other) = (HostName::parse("a.com").unwrap(), HostName::parse("b.net").unwrap());
+    for (deny, port, expected) in [
+        ("", Some(80), None),
+        ("a.com", Some(80), None),
+        ("b.net", None, Some(Reason::DeniedByRule)),
+        ("b.net", Some(80), Some(Reason::DeniedByRule)),
+        ("*.net", None, Some(Reason::DeniedByRule)),
+        ("b.net:22", None, None),
+        ("b.net:22", Some(80), None),
+        ("b.net:22", Some(22), Some(Reason::DeniedByRule)),
+    ] {
+        let answer = policy("a.com", deny).may_be_alias(&alias, &other, port);
+        assert_eq!(answer.err().map(|denial| denial.reason), expected, "-{deny} {port:?}");
+        let below = policy("a.com", "").under(&policy("*", deny)).may_be_alias(&alias, &other, port);
+        let expected = expected.map(|_| Reason::AboveMaximum);
+        assert_eq!(below.err().map(|denial| denial.reason), expected, "maximum -{deny} {port:?}");
+    }
+}
+
+#[test]
 fn a_policy_has_bounded_rules_each_in_its_list() {
     let (allow, deny) = (rules("a.com", Side::Allow), rules("a.com", Side::Deny));
     assert!(matches!(Policy::new(deny.clone(), Vec::new()), Err(PolicyError::WrongSide { .. })));

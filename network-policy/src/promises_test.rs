@@ -126,6 +126,17 @@ fn spoken() -> impl Strategy<Value = Spoken> {
     ]
 }
 
+/// Whether the first opening checks at least as much as the second one.
+fn at_most(opening: Opening, other: Opening) -> bool {
+    let rank = |opening| match opening {
+        Opening::Unnamed => 0,
+        Opening::Named => 1,
+        Opening::Any => 2,
+        Opening::Free => 3,
+    };
+    rank(opening) <= rank(other)
+}
+
 /// Changes the case of letters and adds a trailing dot.
 fn respelled(name: &str, seed: u64) -> String {
     let cased =
@@ -268,6 +279,66 @@ proptest! {
                 }
                 _ => {}
             },
+        }
+    }
+
+    #[test]
+    fn under_a_maximum_both_policies_allow_whatever_is_allowed(
+        own in policy(),
+        most in policy(),
+        asked in asked(),
+        spoken in spoken(),
+        name in name(),
+    ) {
+        let (policy, target) = (own.under(&most), asked.target());
+        let both = [&own, &most];
+        if policy.may_resolve(&name).is_ok() {
+            prop_assert!(both.iter().all(|policy| policy.may_resolve(&name).is_ok()));
+        }
+        if policy.may_reach(&target).is_ok() {
+            let is_reached = |policy: &Policy| PORTS.iter().any(|port| policy.connect(&Target { port: *port, ..target }).is_ok());
+            prop_assert!(both.iter().all(|policy| is_reached(policy)));
+        }
+        if policy.spoken(&target, &spoken).is_ok() {
+            prop_assert!(both.iter().all(|policy| policy.spoken(&target, &spoken).is_ok()));
+        }
+        if let Ok(opening) = policy.connect(&target) {
+            let openings: Vec<_> = both.iter().map(|policy| policy.connect(&target).unwrap()).collect();
+            prop_assert!(openings.iter().all(|other| at_most(opening, *other)), "{:?} of {:?}", opening, openings);
+            // The two allow it for the same name.
+            let is_same = |name: &HostName| both.iter().all(|policy| policy.connect(&asked.named(name)).is_ok());
+            prop_assert!(asked.names.is_empty() || asked.names.iter().any(is_same));
+        } else if asked.names.len() < 2 {
+            prop_assert!(both.iter().any(|policy| policy.connect(&target).is_err()));
+        }
+    }
+
+    #[test]
+    fn what_is_within_a_maximum_is_not_narrowed_by_its_allow_rules(
+        own in policy(),
+        most in vec(rule(Side::Allow), 0..5),
+        asked in asked(),
+        spoken in spoken(),
+    ) {
+        let most = Policy::new(most, Vec::new()).unwrap();
+        prop_assert!(own.rule_above(&own).is_none(), "a policy is within itself");
+        // A network may contain an address of this host, which no other rule allows.
+        if own.rule_above(&most).is_none() && !asked.is_own_host {
+            let (target, policy) = (asked.target(), own.under(&most));
+            prop_assert_eq!(policy.connect(&target).ok(), own.connect(&target).ok());
+            prop_assert_eq!(policy.spoken(&target, &spoken).is_ok(), own.spoken(&target, &spoken).is_ok());
+        }
+    }
+
+    #[test]
+    fn nobody_is_told_to_ask_for_what_the_maximum_forbids(own in policy(), most in policy(), asked in asked(), name in name()) {
+        let policy = own.under(&most);
+        let is_askable = |denied: Option<crate::Denial>| denied.is_some_and(|denial| denial.reason.can_be_allowed());
+        if is_askable(policy.connect(&asked.target()).err()) {
+            prop_assert!(most.connect(&asked.target()).is_ok());
+        }
+        if is_askable(policy.may_resolve(&name).err()) {
+            prop_assert!(most.may_resolve(&name).is_ok());
         }
     }
 

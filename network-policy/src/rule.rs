@@ -33,7 +33,7 @@ pub struct Rule {
     pub(crate) host: HostPattern,
     pub(crate) ports: Ports,
     pub(crate) is_private: bool,
-    side: Side,
+    pub(crate) side: Side,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -140,6 +140,10 @@ impl Rule {
 
     pub fn side(&self) -> Side {
         self.side
+    }
+
+    pub(crate) fn is_deny(&self) -> bool {
+        self.side == Side::Deny
     }
 
     /// The host without ports: a name, `*.` and a name, a network, or `*`.

@@ -14,14 +14,16 @@ use tracing::{debug, info, warn};
 
 use crate::api::ports::Previews;
 use crate::api::{self, ApiState};
-use crate::config::{Config, KEY_FILE, OnStop, host_memory_mb};
+use crate::config::{Config, KEY_FILE, OnStop, ServeMode, host_memory_mb};
+use crate::image::{self, Puller};
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
-use crate::network::{self, Asker, Network, NetworkLimits, NetworkParts, OwnPresets};
+use crate::network::{self, Asker, Network, NetworkLimits, NetworkParts, OperatorRules, OwnPresets};
 use crate::runtime::Runtime;
 use crate::runtime::docker::{DockerConfig, DockerRuntime};
-use crate::runtime::local::{LocalConfig, LocalRuntime, TotalLimits};
+use crate::runtime::local::{DisksConfig, LocalConfig, LocalRuntime, TotalLimits};
 use crate::runtime::policy::{self, DAEMON_OOM_SCORE_ADJ};
+use crate::secret::SecretTable;
 use crate::server::access::AccessPolicy;
 use crate::server::audit::AuditLog;
 use crate::server::banner::{self, Banner, KeySource};
@@ -40,16 +42,19 @@ use crate::workspace::WorkspaceDirs;
 /// The kernel's default for `pid_max`, for a host that does not say.
 const FALLBACK_HOST_PIDS: u64 = 32_768;
 
+/// The usual limit of open files, for a host that does not say.
+const USUAL_OPEN_FILES: u64 = 1024;
+
 /// The time for writing the last answers after their sessions have ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let logs = logs::start(&config.log);
-    let stop = signals::stop_on_signals(config.until_stdin_closes).context("cannot wait for signals")?;
-    raise_file_limit();
+    let stop = signals::stop_on_signals(config.mode).context("cannot wait for signals")?;
+    let open_files = raise_file_limit();
     protect_from_oom();
     let data = DataDir::open(&config.data_dir)?;
-    let (key, is_own_key) = match &config.server.api_key {
+    let (api_key, is_own_key) = match &config.server.api_key {
         Some(key) => (key.clone(), true),
         None => (data.key()?, false),
     };
@@ -64,12 +69,16 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let runtimes = runtimes(&config).await?;
     let dirs = WorkspaceDirs::open(data.path().join("workspaces"))
         .context("cannot make the directory of workspaces")?
-        .with_limit(config.workspaces.max_mb);
+        .with_config(&config.workspaces, runtimes.iter().find_map(|runtime| runtime.workspace_disks()))
+        .context("cannot use workspaces")?;
     let metrics = Metrics::new();
-    let network = network(&config, address, &metrics)?;
+    let secrets = data.path().to_owned();
+    let secrets = tokio::task::spawn_blocking(move || SecretTable::open(&secrets)).await?;
+    let network = network(&config, address, open_files, secrets.context("cannot read the secrets")?, &metrics)?;
     let parts = RegistryParts {
         runtimes: runtimes.clone(),
         config: config.sessions.clone(),
+        snapshots: config.snapshots,
         workspaces: dirs.clone(),
         network: network.clone(),
         metrics: metrics.clone(),
@@ -78,21 +87,32 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     };
     let sessions = Registry::new(parts).context("there is no runtime")?;
     sessions.recover(rows).await;
-    // A daemon that lives for a single command fills no pools.
-    let pools = if config.until_stdin_closes { BTreeMap::new() } else { config.pool.clone() };
+    // A daemon that lives for a single program fills no pools.
+    let pools = if config.mode.is_private() { BTreeMap::new() } else { config.pool.clone() };
     sessions.open_pools(&pools).await;
     let workspaces = Workspaces::new(dirs, sessions.clone());
     let sweeping = tokio::spawn({
         let workspaces = workspaces.clone();
         async move { workspaces.sweep().await }
     });
+    let images_dir = config.data_dir.join("images");
+    // It may take as long as the disk does, and nobody waits for it.
+    tokio::task::spawn_blocking({
+        let images_dir = images_dir.clone();
+        move || {
+            if let Err(error) = image::discard_leftovers(&images_dir) {
+                tracing::warn!(cause = %error.whole(), "what interrupted pulls left is still there; `cove image prune` removes it");
+            }
+        }
+    });
     let service = Service::new(ServiceParts {
         registry: sessions.clone(),
-        keys: KeyTable::open(key.as_str(), store.clone()),
+        keys: KeyTable::open(api_key.as_str(), store.clone()),
         workspaces: workspaces.clone(),
         network,
         metrics: metrics.clone(),
         exec: config.exec.clone(),
+        puller: Puller::new(&images_dir, config.images.clone()),
         link_key: data.link_key()?,
     });
     let following = tokio::spawn({
@@ -104,12 +124,12 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         async move { sessions.keep_written().await }
     });
 
-    // A private daemon serves one command, which knows its address, and keeps no log of what that command did.
-    let socket = match config.server.socket.as_deref().filter(|_| !config.until_stdin_closes) {
+    // A private daemon serves one program, which knows its address, and keeps no log of what that program did.
+    let socket = match config.server.socket.as_deref().filter(|_| !config.mode.is_private()) {
         Some(path) => Some(SocketFile::bind(path, config.server.socket_group.as_deref()).await?),
         None => None,
     };
-    let audit = match config.until_stdin_closes {
+    let audit = match config.mode.is_private() {
         true => None,
         false => Some(AuditLog::start(config.audit.clone(), metrics.clone()).context("no thread for the audit log")?),
     };
@@ -137,12 +157,17 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         .layer(from_fn_with_state(preview_gate, preview::pass));
     let url = url_of(address);
     data.announce(&url)?;
-    if config.until_stdin_closes {
-        banner::print_for_command(&url, runtimes.first().and_then(|runtime| runtime.unenforced_limits()).as_deref());
-    } else {
-        let key_file = data.path().join(KEY_FILE);
-        let key = if is_own_key { KeySource::Operator } else { KeySource::File(&key_file) };
-        Banner { url: &url, data_dir: data.path(), key, on_stop: config.sessions.on_stop }.print();
+    match config.mode {
+        ServeMode::Command => {
+            let warning = runtimes.first().and_then(|runtime| runtime.unenforced_limits());
+            banner::print_for_command(&url, warning.as_deref());
+        }
+        ServeMode::Embedded => banner::print_for_program(&url, api_key.as_str(), data.path()),
+        ServeMode::Service => {
+            let key_file = data.path().join(KEY_FILE);
+            let key = if is_own_key { KeySource::Operator } else { KeySource::File(&key_file) };
+            Banner { url: &url, data_dir: data.path(), key, on_stop: config.sessions.on_stop }.print();
+        }
     }
     info!(%url, data_dir = %data.path().display(), version = env!("CARGO_PKG_VERSION"), "listening");
     if let Some(socket) = &socket {
@@ -200,10 +225,11 @@ async fn local(config: &Config) -> anyhow::Result<Arc<dyn Runtime>> {
     let local = LocalConfig {
         data_dir: config.data_dir.clone(),
         images_dir: config.data_dir.join("images"),
-        images: config.images.clone(),
+        images: config.images.names.clone(),
         default_image: config.sessions.default_image.clone(),
         etc: config.local.etc.clone(),
         disabled_protections: config.local.disabled_protections.clone(),
+        disks: DisksConfig::of(config),
         total: Some(total_limits(config)),
     };
     Ok(Arc::new(tokio::task::spawn_blocking(move || LocalRuntime::new(local)).await??))
@@ -219,42 +245,65 @@ async fn docker(config: &Config) -> anyhow::Result<Arc<dyn Runtime>> {
         network: config.docker.network.clone(),
         pull: config.docker.pull,
         root_quota: config.docker.root_quota,
+        reserve_mb: config.sessions.host_reserve_disk_mb,
         total: total_limits(config),
     };
     Ok(Arc::new(DockerRuntime::new(docker).await?))
 }
 
 /// What all sessions share of the network. A preset that cannot be a policy is an error of the operator.
-fn network(config: &Config, address: SocketAddr, metrics: &Metrics) -> anyhow::Result<Network> {
+fn network(
+    config: &Config,
+    address: SocketAddr,
+    open_files: u64,
+    secrets: SecretTable,
+    metrics: &Metrics,
+) -> anyhow::Result<Network> {
     let mut presets = OwnPresets::new();
     for (name, rules) in &config.network.presets {
         let policy = network::of_rules(rules, Asker::Trusted).with_context(|| format!("network.presets.{name}"))?;
         presets.insert(name.clone(), Arc::new(policy));
     }
+    let extra = network::of_rules(&config.network.extra, Asker::Trusted).context("network.allow and network.deny")?;
+    let operator = OperatorRules { presets, extra, maximum: config.network.max.clone() };
     let limit = |most: u64| (most > 0).then_some(most);
     let limits = NetworkLimits {
         connections: usize::try_from(config.network.max_connections).unwrap_or(usize::MAX),
         bytes_per_second: limit(config.network.max_bytes_per_second),
         total_bytes: limit(config.network.max_total_bytes),
     };
+    let possible = network::total_connections(open_files);
+    let total_connections = match config.network.max_total_connections {
+        0 => possible,
+        most => usize::try_from(most).unwrap_or(usize::MAX),
+    };
+    if possible < limits.connections.min(total_connections) {
+        warn!(open_files, connections = possible, "the limit of open files is low: raise it (LimitNOFILE, ulimit -n)");
+    }
     let parts = NetworkParts {
         limits,
-        presets,
+        total_connections,
+        operator,
         default: config.network.default.clone(),
         daemon_ports: vec![address.port()],
+        secrets,
+        extra_ca_file: config.network.extra_ca_file.clone(),
         metrics: metrics.clone(),
     };
-    Ok(Network::new(&config.data_dir, parts))
+    let network = Network::new(&config.data_dir, parts);
+    network.check_default().context("network.default is not within network.max")?;
+    Ok(network)
 }
 
 /// Raises the limit of open files: a session takes a few descriptors and a connection takes one, so the usual limit of 1,024
-/// is too low.
-fn raise_file_limit() {
+/// is too low. Returns the limit.
+fn raise_file_limit() -> u64 {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
     if let Err(cause) = raised {
         warn!(%cause, "the limit of open files stays as it is");
     }
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL_OPEN_FILES, |(soft, _)| soft)
 }
 
 /// Makes the kernel kill others before the daemon when the host's memory runs out. An operator who chose a lower value keeps it.

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod failpoint;
 pub mod hash;
 pub mod image;
+mod image_store;
 pub mod key;
 pub mod metrics;
 pub mod network;
@@ -19,6 +20,7 @@ pub mod relay;
 pub mod runner_address;
 pub mod runner_client;
 pub mod runtime;
+pub mod secret;
 pub mod server;
 pub mod service;
 pub mod session;
@@ -35,5 +37,5 @@ pub const EMBEDDED_RUNNER_LIBC: &str = env!("COVE_EMBEDDED_RUNNER_LIBC");
 /// Runs the whole program if the daemon or a command started this process as a helper; otherwise returns `None`. Call it
 /// before any thread exists.
 pub fn helper_main() -> Option<std::process::ExitCode> {
-    runtime::local::launcher_main().or_else(runtime::netns::main).or_else(image::unpack_main)
+    runtime::local::launcher_main().or_else(runtime::netns::main).or_else(image::unpack_main).or_else(image::pack_main)
 }

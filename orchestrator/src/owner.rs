@@ -1,5 +1,7 @@
 //! Owners: for whom a session is created, and whose a workspace is. Values that keys, sessions, workspaces and the service share.
 
+use serde::{Deserialize, Serialize};
+use shared_protocol::api::NetworkSpec;
 use shared_protocol::{KeyName, WorkspaceId};
 
 /// The limits of one key, in addition to those of the daemon. `None` means that only the daemon's apply.
@@ -7,6 +9,26 @@ use shared_protocol::{KeyName, WorkspaceId};
 pub struct OwnerLimits {
     pub max_sessions: Option<u64>,
     pub max_memory_mb: Option<u64>,
+}
+
+/// The most that a session may reach, by the key that chose its network. The store keeps it with the session, so that it holds
+/// after a restart too.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkMaximum {
+    /// The daemon's maximum, as its configuration is now.
+    #[default]
+    Daemon,
+    /// The maximum of the key.
+    Key(NetworkSpec),
+    /// No maximum.
+    Unlimited,
+}
+
+impl NetworkMaximum {
+    pub fn is_daemons(&self) -> bool {
+        *self == Self::Daemon
+    }
 }
 
 /// The caller of a create, as the registry knows it.
@@ -19,12 +41,19 @@ pub struct Creator {
     pub sees_totals: bool,
     /// Whether the session may have network rules that reach private addresses.
     pub may_reach_private: bool,
+    pub network_maximum: NetworkMaximum,
 }
 
 impl Creator {
     /// The holder of the first key, who has no limits but the daemon's.
     pub fn first() -> Self {
-        Self { owner: KeyName::first(), limits: OwnerLimits::default(), sees_totals: true, may_reach_private: true }
+        Self {
+            owner: KeyName::first(),
+            limits: OwnerLimits::default(),
+            sees_totals: true,
+            may_reach_private: true,
+            network_maximum: NetworkMaximum::Unlimited,
+        }
     }
 }
 

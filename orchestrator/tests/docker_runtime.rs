@@ -13,7 +13,7 @@ use orchestrator::config::Pull;
 use orchestrator::runner_client::RunnerClient;
 use orchestrator::runtime::docker::{DockerConfig, DockerRuntime};
 use orchestrator::runtime::local::TotalLimits;
-use orchestrator::runtime::{Purpose, Runtime as _, RuntimeError, Sandbox, SandboxSpec};
+use orchestrator::runtime::{Origin, Purpose, Runtime as _, RuntimeError, Sandbox, SandboxSpec};
 use orchestrator::spec::{SessionSpec, Variables};
 use shared_protocol::api::ResourcesView;
 use shared_protocol::{RuntimeName, SessionId};
@@ -52,6 +52,7 @@ impl Engine {
             network: Some("bridge".into()),
             pull: Pull::Never,
             root_quota: true,
+            reserve_mb: None,
             total: TotalLimits { memory_bytes: 4 << 30, pids: 4096, cpu_weight_percent: 25 },
         };
         DockerRuntime::new(config).await.expect("the engine answers")
@@ -59,6 +60,7 @@ impl Engine {
 
     fn spec(&self, id: &str) -> SandboxSpec {
         SandboxSpec {
+            authority: None,
             id: SessionId::new(id).expect("an id"),
             session: Arc::new(SessionSpec::plain(
                 self.image.as_str(),
@@ -70,6 +72,7 @@ impl Engine {
             awaits_workspace: false,
             env: Variables::default(),
             purpose: Purpose::Session,
+            origin: Origin::Empty,
         }
     }
 

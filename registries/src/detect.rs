@@ -20,19 +20,20 @@ const RESOLVED_AT_ONCE: usize = 16;
 /// Finds the hosts that this machine's package managers download from. It blocks, at worst for about a minute.
 pub fn detect(tools: &dyn Tools, fetch: &dyn Fetch) -> Detected {
     let deadline = Instant::now() + DETECT_DEADLINE;
-    let (mut findings, mut problems) = (Vec::new(), Vec::new());
+    let (mut findings, mut offers, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     thread::scope(|scope| {
         let ask = |tool: &'static str, question: fn(&mut Inquiry<'_>)| {
             let mut inquiry = Inquiry::new(tool, tools, fetch, deadline);
             question(&mut inquiry);
-            (inquiry.findings, inquiry.problems)
+            (inquiry.findings, inquiry.offers, inquiry.problems)
         };
         let threads: Vec<_> =
             ALL.iter().map(|&(tool, question)| (tool, scope.spawn(move || ask(tool, question)))).collect();
         for (tool, thread) in threads {
             match thread.join() {
-                Ok((found, failed)) => {
+                Ok((found, offered, failed)) => {
                     findings.extend(found);
+                    offers.extend(offered);
                     problems.extend(failed);
                 }
                 Err(_) => {
@@ -43,7 +44,7 @@ pub fn detect(tools: &dyn Tools, fetch: &dyn Fetch) -> Detected {
         }
     });
     let places = resolve(tools, &hosts(&findings).into_iter().collect::<Vec<_>>());
-    merge(&findings, problems, &places)
+    merge(&findings, &offers, problems, &places)
 }
 
 /// The place of each host, a few at a time.

@@ -1,14 +1,17 @@
-//! What was found: sources, each with the reason why it is in the list, and problems. The daemon keeps it as JSON.
+//! What was found: sources, each with the reason why it is in the list, variables for sandboxes, and problems. The daemon keeps it as JSON.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The answer of [`detect`](crate::detect). Both lists are sorted, so equal machines give equal answers.
+/// The answer of [`detect`](crate::detect). All lists are sorted, so equal machines give equal answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detected {
     pub found: Vec<Source>,
     pub problems: Vec<Problem>,
+    /// What sandboxes get, so that their tools use the same registries. Answers of older versions do not have it.
+    #[serde(default)]
+    pub variables: Vec<Variable>,
 }
 
 /// A host that a tool downloads from.
@@ -24,6 +27,14 @@ pub struct Source {
     /// The host resolves only to private addresses here, and a configuration or another private host names it. So a rule
     /// may reach a private address. A public page cannot cause it.
     pub is_private: bool,
+}
+
+/// A variable that leads a tool to the registry that is configured on this machine. It holds no credentials.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Variable {
+    pub tool: String,
+    pub name: String,
+    pub value: String,
 }
 
 /// Something that was not found out. It holds no credentials.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::detected::{Detected, Problem, ProblemKind, Source};
 use crate::private::Place;
 use crate::source_url::SourceUrl;
+use crate::variable::{Offer, variables};
 
 /// One reason for one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,12 @@ pub fn hosts(findings: &[Finding]) -> BTreeSet<String> {
 }
 
 /// Merges findings of the same tool, host and scheme, with all their reasons and ports.
-pub fn merge(findings: &[Finding], mut problems: Vec<Problem>, places: &BTreeMap<String, Place>) -> Detected {
+pub fn merge(
+    findings: &[Finding],
+    offers: &[Offer],
+    mut problems: Vec<Problem>,
+    places: &BTreeMap<String, Place>,
+) -> Detected {
     let place = |host: &str| places.get(host).copied().unwrap_or(Place::Public);
     let mut merged: BTreeMap<(&str, String, &str), Source> = BTreeMap::new();
     let mut reasons: BTreeMap<(&str, String, &str), Vec<&str>> = BTreeMap::new();
@@ -64,9 +70,11 @@ pub fn merge(findings: &[Finding], mut problems: Vec<Problem>, places: &BTreeMap
     for (key, source) in &mut merged {
         source.because = reasons.get(key).map(|r| r.join("; ")).unwrap_or_default();
     }
+    let (variables, notes) = variables(offers, places);
+    problems.extend(notes);
     problems.sort();
     problems.dedup();
-    Detected { found: merged.into_values().collect(), problems }
+    Detected { found: merged.into_values().collect(), problems, variables }
 }
 
 #[cfg(test)]

@@ -8,9 +8,12 @@ use crate::fetch::{Body, Fetch, Request};
 use crate::findings::Finding;
 use crate::source_url::{SourceUrl, UrlError};
 use crate::toolbox::{Invocation, ReadError, RunError, Tools};
+use crate::variable::{Offer, Part};
 
 /// Hosts that one tool may have.
 const MAX_FINDINGS: usize = 64;
+/// Variables that one tool may have in sandboxes.
+const MAX_OFFERS: usize = 16;
 /// Problems that are kept of one tool.
 const MAX_PROBLEMS: usize = 32;
 /// How long a registry may take to answer.
@@ -27,6 +30,7 @@ pub struct Inquiry<'a> {
     fetch: &'a dyn Fetch,
     deadline: Instant,
     pub findings: Vec<Finding>,
+    pub offers: Vec<Offer>,
     pub problems: Vec<Problem>,
 }
 
@@ -41,7 +45,7 @@ pub enum Answer {
 
 impl<'a> Inquiry<'a> {
     pub fn new(tool: &'static str, tools: &'a dyn Tools, fetch: &'a dyn Fetch, deadline: Instant) -> Self {
-        Self { tool, tools, fetch, deadline, findings: Vec::new(), problems: Vec::new() }
+        Self { tool, tools, fetch, deadline, findings: Vec::new(), offers: Vec::new(), problems: Vec::new() }
     }
 
     /// Runs a tool that must succeed, for its output.
@@ -142,6 +146,22 @@ impl<'a> Inquiry<'a> {
             self.findings.push(finding);
         }
         true
+    }
+
+    /// Offers a setting as a variable for sandboxes: only one that somebody has configured, and not a built-in default.
+    pub fn offer(&mut self, name: &str, value: Vec<Part>) {
+        if self.offers.len() < MAX_OFFERS && !value.is_empty() {
+            self.offers.push(Offer { tool: self.tool, name: name.to_owned(), value });
+        }
+    }
+
+    /// Offers URLs, with spaces between them.
+    pub fn offer_urls(&mut self, name: &str, urls: impl IntoIterator<Item = SourceUrl>) {
+        let parts = urls.into_iter().enumerate().flat_map(|(at, url)| {
+            let space = (at > 0).then(|| Part::Text(" ".to_owned()));
+            space.into_iter().chain([Part::Url(url)])
+        });
+        self.offer(name, parts.collect());
     }
 
     /// Gets a page of a registry, and adds the hosts that it redirects to. A failure is reported.

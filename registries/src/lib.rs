@@ -4,7 +4,7 @@
 //! ```text
 //! detect ─┬─ tools/pip ───┐
 //!         ├─ tools/npm ───┤  each in its own thread, with its own Inquiry
-//!         ├─ tools/cargo ─┼──────→ Findings ──→ resolve the hosts ──→ Detected { found, problems }
+//!         ├─ tools/cargo ─┼──────→ Findings ──→ resolve the hosts ──→ Detected { found, variables, problems }
 //!         └─ …            ┘
 //!              │      │
 //!            Tools  Fetch     the only two ways to the machine and to the network; tests replace both
@@ -15,8 +15,9 @@
 //!
 //! **Invariant:** no host name of a registry stands in this crate. A default that no tool tells is not known.
 //!
-//! **Invariant:** user names, passwords, paths and query strings of URLs never get into the result. `SourceUrl` does not print
-//! them, and no message quotes a configuration file or the error output of a tool.
+//! **Invariant:** user names, passwords and query strings of URLs never get into the result, and paths only in the variables for
+//! sandboxes (`variable`), unless they may hold a token. `SourceUrl` does not print them, and no message quotes a configuration
+//! file or the error output of a tool.
 //!
 //! Every wait, output, file and list has a bound, and the whole has a deadline. A tool that hangs is killed. A tool that is
 //! missing is reported as not installed.
@@ -34,10 +35,11 @@ mod source_url;
 mod testing;
 mod toolbox;
 mod tools;
+mod variable;
 
 pub use command_fetch::CommandFetch;
 pub use detect::{DETECT_DEADLINE, detect};
-pub use detected::{Detected, Problem, ProblemKind, Rule, Source};
+pub use detected::{Detected, Problem, ProblemKind, Rule, Source, Variable};
 pub use fetch::{Body, Fetch, FetchError, Fetched, MAX_REDIRECTS, Request};
 pub use local_tools::LocalTools;
 pub use source_url::{SourceUrl, UrlError};

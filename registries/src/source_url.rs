@@ -9,6 +9,9 @@ use url::{Host, Url};
 /// The longest URL that is taken from a configuration or a page.
 const MAX_URL_BYTES: usize = 2048;
 
+/// A word of a path with as many letters and digits may be a token.
+const MIN_TOKEN_BYTES: usize = 16;
+
 /// The schemes that name a host on the network, with their default ports.
 const SCHEMES: [(&str, u16); 5] = [("http", 80), ("https", 443), ("ssh", 22), ("git", 9418), ("ftp", 21)];
 
@@ -116,6 +119,23 @@ impl SourceUrl {
         self.0.as_str()
     }
 
+    /// Whether the URL has parts that are secrets.
+    pub fn has_credentials(&self) -> bool {
+        !self.0.username().is_empty() || self.0.password().is_some() || self.0.query().is_some()
+    }
+
+    /// The URL without user name, password, query and fragment; nothing if a part of its path may be a token.
+    pub fn without_credentials(&self) -> Option<String> {
+        if self.0.path_segments().into_iter().flatten().any(may_be_token) {
+            return None;
+        }
+        let mut url = self.0.clone();
+        url.set_query(None);
+        url.set_fragment(None);
+        url.set_username("").and_then(|()| url.set_password(None)).ok()?;
+        Some(url.into())
+    }
+
     pub fn is_http(&self) -> bool {
         matches!(self.scheme(), "http" | "https")
     }
@@ -124,6 +144,21 @@ impl SourceUrl {
     pub fn address(&self) -> Option<IpAddr> {
         self.host().parse().ok()
     }
+}
+
+/// Whether a part of a path looks random: a long word of letters with digits or of mixed case, or long hexadecimal groups, or
+/// something that is written with `%`. Names of repositories do not look like this.
+fn may_be_token(segment: &str) -> bool {
+    let is_random = |word: &str| {
+        let has = |class: fn(&u8) -> bool| word.bytes().any(|byte| class(&byte));
+        word.len() >= MIN_TOKEN_BYTES
+            && (has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)))
+    };
+    let is_grouped = segment.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let digits = segment.bytes().filter(u8::is_ascii_hexdigit).count();
+    segment.contains('%')
+        || segment.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random)
+        || (is_grouped && digits >= MIN_TOKEN_BYTES)
 }
 
 fn default_port(scheme: &str) -> Option<u16> {

@@ -12,6 +12,7 @@ use crate::inquiry::Inquiry;
 use crate::source_url::SourceUrl;
 use crate::toolbox::{Invocation, Output, ReadError, RunError, Tools};
 use crate::tools::Question;
+use crate::variable::variables;
 
 /// A machine with the given answers, files, variables and names. A program without an answer is not installed.
 #[derive(Default)]
@@ -75,7 +76,9 @@ impl FakeMachine {
         let mut inquiry = Inquiry::new("tool", self, network, Instant::now() + Duration::from_secs(60));
         question(&mut inquiry);
         let found = inquiry.findings.iter().map(|f| (format!("{}:{}", f.url.host(), f.url.port()), f.because.clone()));
-        Asked { found: found.collect(), problems: inquiry.problems }
+        let (variables, _) = variables(&inquiry.offers, &BTreeMap::new());
+        let variables = variables.into_iter().map(|variable| (variable.name, variable.value));
+        Asked { found: found.collect(), variables: variables.collect(), problems: inquiry.problems }
     }
 }
 
@@ -84,10 +87,17 @@ impl FakeMachine {
 pub struct Asked {
     /// `host:port` with the reason, in the order of the findings.
     pub found: Vec<(String, String)>,
+    /// The variables for sandboxes.
+    pub variables: Vec<(String, String)>,
     pub problems: Vec<Problem>,
 }
 
 impl Asked {
+    /// The value of a variable for sandboxes.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
     /// The hosts with their ports, without repetitions.
     pub fn hosts(&self) -> Vec<&str> {
         let mut hosts: Vec<&str> = Vec::new();

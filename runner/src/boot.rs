@@ -7,19 +7,21 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::config::{self, Command, Config, INHERITED_SOCKET, Listen, OWN_VARIABLES};
-use crate::environment::{Environment, User};
+use crate::config::{self, Command, Config, INHERITED_SOCKET, Listen, OWN_VARIABLES, PROC_FILES_FDS};
+use crate::environment::{Environment, StartDir, User};
 use crate::exec::ExecTable;
 use crate::files::{FileOperations, Roots};
+use crate::hold::Hold;
 use crate::http::App;
+use crate::network::NetworkListener;
 use crate::oom::OomCounter;
 use crate::ports::Ports;
 use crate::reaper::Reaper;
 use crate::run::Runs;
 use crate::shell::{Context, ScratchRoot, ShellTable};
 use crate::sys::identity::{self, Identity};
-use crate::sys::{cgroup, environ, fd, sched, spawn};
-use crate::{http, init, log, process_limit, shutdown, signals};
+use crate::sys::{cgroup, environ, fd, sched, spawn, user_namespace};
+use crate::{http, init, log, proc_files, process_limit, shutdown, signals};
 
 /// The exit code for a wrong command line, as in sysexits.h.
 const EXIT_USAGE: u8 = 64;
@@ -57,8 +59,14 @@ pub fn main() -> ExitCode {
 fn serve(config: &Config) -> std::io::Result<()> {
     // Commands must not inherit any other descriptor that the runner was started with.
     let cgroup_fds = INHERITED_SOCKET + 1..INHERITED_SOCKET + 1 + i32::from(config.commands_cgroup_fds);
-    fd::close_from(if config.listen == Listen::Inherited { cgroup_fds.end } else { INHERITED_SOCKET });
+    let after_namespace = config.root_namespace_fd.map_or(cgroup_fds.end, |number| number + 1);
+    let connections = config.proc_files.then_some(after_namespace);
+    let first_unused = connections.map_or(after_namespace, |first| first + PROC_FILES_FDS);
+    fd::close_from(if config.listen == Listen::Inherited { first_unused } else { INHERITED_SOCKET });
     cgroup::keep_entrances(cgroup_fds)?;
+    if let Some(number) = config.root_namespace_fd {
+        user_namespace::keep(number)?;
+    }
     // Secrets are removed before any other process exists that could read them.
     environ::scrub(|name| name.starts_with(OWN_VARIABLES.as_bytes()));
     identity::forbid_inspection()?;
@@ -78,6 +86,9 @@ fn serve(config: &Config) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
+        if let Some(first) = connections {
+            proc_files::start(first)?;
+        }
         let reaper = Reaper::default();
         let app = make_app(config, &reaper)?;
         let listener = http::Listener::bind(&config.listen)?;
@@ -121,8 +132,13 @@ fn make_app(config: &Config, reaper: &Reaper) -> std::io::Result<Rc<App>> {
         Identity { uid: own_uid, gid: nix::unistd::getegid().as_raw(), switch: false }
     };
     give(&config.own, identity)?;
-    let user = User::of_commands(identity.uid, &config.workspace);
-    let environment = Environment::new(std::env::vars_os(), user, &config.workspace, &config.session_variables);
+    let seen_by_commands = if user_namespace::is_kept() { identity::ROOT } else { identity.uid };
+    let user = User::of_commands(seen_by_commands, &config.workspace);
+    let start = StartDir { wanted: config.start_dir.as_deref(), workspace: &config.workspace };
+    let mut environment = Environment::new(std::env::vars_os(), user, start, &config.session_variables);
+    if let Some(port) = config.network_proxy_port {
+        environment.add_network_proxy(port);
+    }
     let scratch = ScratchRoot::new(config.scratch.as_deref(), config.state.as_deref()).map_err(|error| {
         std::io::Error::new(error.kind(), format!("no scratch directory could be made (--scratch DIR): {error}"))
     })?;
@@ -148,6 +164,8 @@ fn make_app(config: &Config, reaper: &Reaper) -> std::io::Result<Rc<App>> {
         runs,
         files: FileOperations::new(roots, identity, reaper.clone()),
         ports: Ports::default(),
+        network: config.network_proxy_port.map(NetworkListener::start).transpose()?,
+        hold: Hold::new(reaper.clone()),
         started: Instant::now(),
         draining: Cell::new(false),
     }))

@@ -34,16 +34,21 @@ options                                   variable               default
   --token-file PATH                       COVE_RUNNER_TOKEN      (the variable holds the token itself)
   --uid N, --gid N                        COVE_RUNNER_UID, _GID  1000, 1000; used where the runner starts as root
   --workspace DIR                         COVE_RUNNER_WORKSPACE  /workspace; where relative paths and new shells begin
+  --start-dir DIR                         COVE_RUNNER_START_DIR  the workspace; where shells and runs begin, if there is such a directory
   --files-root DIR                        COVE_RUNNER_FILES_ROOT /; what file operations cannot leave
   --scratch DIR                           COVE_RUNNER_SCRATCH    the first of /run, /dev/shm, /tmp that can be written to
   --state DIR                             COVE_RUNNER_STATE      among the scratch files; where shells write their state
   --session-variables NAME[,NAME...]      COVE_RUNNER_SESSION_VARIABLES  none; variables that login files do not override
+  --await-restore true|false              COVE_RUNNER_AWAIT_RESTORE  false; open no shell until POST /v1/restore says with which state
   --shell PATH                            COVE_RUNNER_SHELL      bash, from PATH
   --grace-ms N                            COVE_RUNNER_GRACE_MS   5000; between TERM and KILL when the runner is told to end
   --max-processes N                       COVE_RUNNER_MAX_PROCESSES  as many as whoever made the sandbox allows; for a kernel of its own
   --open-files N                          COVE_RUNNER_OPEN_FILES  as many as the runner may have; for each process of a command
   --commands-cgroup-fds N                 COVE_RUNNER_COMMANDS_CGROUP_FDS  0; descriptors from 4 on, each a file of a cgroup that a command enters by writing 0
+  --root-namespace-fd N                   COVE_RUNNER_ROOT_NAMESPACE_FD  none; the descriptor after those, a user namespace in which commands are root
+  --proc-files 0|1                        COVE_RUNNER_PROC_FILES  0; 1 if the three descriptors after those are FUSE connections, by which files of /proc are read
   --own DIR[:DIR...]                      COVE_RUNNER_OWN        none; given to the user of commands, by an engine that makes them root's
+  --network-proxy-port PORT               COVE_RUNNER_NETWORK_PROXY_PORT  none; the port of the loopback whose connections the daemon takes over
 ";
 
 /// The prefix of the runner's own variables, which commands do not get.
@@ -52,8 +57,11 @@ pub const OWN_VARIABLES: &str = "COVE_RUNNER_";
 /// The number of an inherited socket's descriptor: the first one after the standard three, as service managers use it.
 pub const INHERITED_SOCKET: i32 = 3;
 
-/// The most files of cgroups that the runner can be started with. Two are used: memory and processes.
+/// The most files of cgroups that the runner can be started with. At most three are used: memory, processes and freezer.
 const MAX_COMMANDS_CGROUP_FDS: u8 = 6;
+
+/// The number of connections by which programs read files of `/proc`.
+pub const PROC_FILES_FDS: i32 = 3;
 
 /// What the runner was asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,12 +98,16 @@ pub struct Config {
     pub uid: u32,
     pub gid: u32,
     pub workspace: PathBuf,
+    /// The directory in which shells and runs begin instead of the workspace.
+    pub start_dir: Option<PathBuf>,
     pub files_root: PathBuf,
     pub scratch: Option<PathBuf>,
     /// Where shells write their state: a file system of its own, so that a large state leaves room for scripts.
     pub state: Option<PathBuf>,
     /// The names of the variables that the session was created with.
     pub session_variables: Vec<String>,
+    /// Whether the shells are opened by `POST /v1/restore`, and not at the start.
+    pub await_restore: bool,
     pub shell: PathBuf,
     pub grace_ms: u64,
     /// The limit of processes that the runner sets itself, for a sandbox with its own kernel, where the host cannot set it.
@@ -104,8 +116,14 @@ pub struct Config {
     pub open_files: Option<u64>,
     /// The number of descriptors after [`INHERITED_SOCKET`] through which commands enter a cgroup of their own.
     pub commands_cgroup_fds: u8,
+    /// The number of a descriptor after those: a user namespace in which commands are root. The runner knows that root as `uid`.
+    pub root_namespace_fd: Option<i32>,
+    /// Whether the [`PROC_FILES_FDS`] descriptors after those are connections by which programs read files of `/proc`.
+    pub proc_files: bool,
     /// Directories whose owner becomes the sandbox user, because whoever mounted them could not set the owner.
     pub own: Vec<PathBuf>,
+    /// The port of the loopback on which programs connect to the network, where the daemon cannot listen itself.
+    pub network_proxy_port: Option<u16>,
 }
 
 /// The address of the server.
@@ -135,7 +153,7 @@ impl std::fmt::Debug for Token {
 pub struct ConfigError(String);
 
 /// The flags, and the names of their variables without the prefix.
-const FLAGS: [(&str, &str); 18] = [
+const FLAGS: [(&str, &str); 23] = [
     ("--socket", "SOCKET"),
     ("--socket-owner", "SOCKET_OWNER"),
     ("--socket-fd", "SOCKET_FD"),
@@ -144,16 +162,21 @@ const FLAGS: [(&str, &str); 18] = [
     ("--uid", "UID"),
     ("--gid", "GID"),
     ("--workspace", "WORKSPACE"),
+    ("--start-dir", "START_DIR"),
     ("--files-root", "FILES_ROOT"),
     ("--scratch", "SCRATCH"),
     ("--state", "STATE"),
     ("--session-variables", "SESSION_VARIABLES"),
+    ("--await-restore", "AWAIT_RESTORE"),
     ("--shell", "SHELL"),
     ("--grace-ms", "GRACE_MS"),
     ("--max-processes", "MAX_PROCESSES"),
     ("--open-files", "OPEN_FILES"),
     ("--commands-cgroup-fds", "COMMANDS_CGROUP_FDS"),
+    ("--root-namespace-fd", "ROOT_NAMESPACE_FD"),
+    ("--proc-files", "PROC_FILES"),
     ("--own", "OWN"),
+    ("--network-proxy-port", "NETWORK_PROXY_PORT"),
 ];
 
 /// Decides what to do from the arguments after the program's name and a look-up of variables.
@@ -226,15 +249,24 @@ pub fn parse(
         uid: numeric("UID", SANDBOX_USER)?,
         gid: numeric("GID", SANDBOX_USER)?,
         workspace: path("WORKSPACE").unwrap_or_else(|| "/workspace".into()),
+        start_dir: path("START_DIR"),
         files_root: path("FILES_ROOT").unwrap_or_else(|| "/".into()),
         scratch: path("SCRATCH"),
         state: path("STATE"),
         session_variables: setting("SESSION_VARIABLES").map(|v| names(&v)).unwrap_or_default(),
+        await_restore: setting("AWAIT_RESTORE").map_or(Ok(false), |v| number("AWAIT_RESTORE", &v))?,
         shell: path("SHELL").unwrap_or_else(|| "bash".into()),
         grace_ms: setting("GRACE_MS").map_or(Ok(5000), |v| number("GRACE_MS", &v))?,
         max_processes: setting("MAX_PROCESSES").map(|v| number("MAX_PROCESSES", &v)).transpose()?,
         open_files: setting("OPEN_FILES").map(|v| number("OPEN_FILES", &v)).transpose()?,
         commands_cgroup_fds: setting("COMMANDS_CGROUP_FDS").map_or(Ok(0), |v| number("COMMANDS_CGROUP_FDS", &v))?,
+        root_namespace_fd: setting("ROOT_NAMESPACE_FD").map(|v| number("ROOT_NAMESPACE_FD", &v)).transpose()?,
+        proc_files: match setting("PROC_FILES").map(|v| number("PROC_FILES", &v)).transpose()? {
+            None | Some(0) => false,
+            Some(1) => true,
+            Some(_) => return Err(ConfigError("--proc-files is 0 or 1".into())),
+        },
+        network_proxy_port: setting("NETWORK_PROXY_PORT").map(|v| number("NETWORK_PROXY_PORT", &v)).transpose()?,
         own: setting("OWN").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default(),
     };
     if let Some(other) = config.own.iter().find(|path| !path.is_absolute()) {
@@ -245,6 +277,18 @@ pub fn parse(
     }
     if config.commands_cgroup_fds > 0 && config.listen != Listen::Inherited {
         return Err(ConfigError("--commands-cgroup-fds needs --socket-fd".into()));
+    }
+    let after_cgroups = INHERITED_SOCKET + 1 + i32::from(config.commands_cgroup_fds);
+    if config.root_namespace_fd.is_some_and(|number| number != after_cgroups || config.listen != Listen::Inherited) {
+        return Err(ConfigError(
+            "--root-namespace-fd needs --socket-fd, and is the first number after the cgroups' descriptors".into(),
+        ));
+    }
+    if config.proc_files && config.listen != Listen::Inherited {
+        return Err(ConfigError("--proc-files needs --socket-fd".into()));
+    }
+    if config.network_proxy_port == Some(0) {
+        return Err(ConfigError("--network-proxy-port is a number from 1 to 65535".into()));
     }
     if config.uid == 0 || config.gid == 0 {
         return Err(ConfigError("commands do not run as root: --uid and --gid must not be 0".into()));
@@ -325,7 +369,9 @@ mod tests {
     #[test]
     fn flags_win_over_variables_and_both_over_defaults() {
         let variables = [("COVE_RUNNER_SOCKET", "/v.sock"), ("COVE_RUNNER_UID", "7"), ("COVE_RUNNER_GID", "")];
-        let Ok(Command::Serve(config)) = parsed(&["--uid=9", "--workspace", "/w"], &variables) else { panic!() };
+        let flags = ["--uid=9", "--workspace", "/w", "--start-dir", "/s"];
+        let Ok(Command::Serve(config)) = parsed(&flags, &variables) else { panic!() };
+        assert_eq!(config.start_dir, Some("/s".into()));
         assert_eq!(config.listen, Listen::Unix("/v.sock".into()));
         assert_eq!((config.uid, config.gid), (9, SANDBOX_USER));
         assert_eq!(config.workspace, PathBuf::from("/w"));
@@ -343,6 +389,12 @@ mod tests {
         assert!(parsed(&["--own", "/a:b"], &[]).unwrap_err().contains("\"b\" is not an absolute path"));
         assert!(parsed(&["--commands-cgroup-fds", "7"], &[]).unwrap_err().contains("at most 6"));
         assert!(parsed(&["--commands-cgroup-fds", "1"], &[]).unwrap_err().contains("needs --socket-fd"));
+        assert!(parsed(&["--root-namespace-fd", "4"], &[]).unwrap_err().contains("needs --socket-fd"));
+        let other = ["--socket-fd", "3", "--commands-cgroup-fds", "1", "--root-namespace-fd", "4"];
+        assert!(parsed(&other, &[]).unwrap_err().contains("first number after"));
+        assert!(parsed(&["--proc-files", "1"], &[]).unwrap_err().contains("needs --socket-fd"));
+        assert!(parsed(&["--proc-files", "2"], &[]).unwrap_err().contains("0 or 1"));
+        assert!(parsed(&["--network-proxy-port", "0"], &[]).unwrap_err().contains("from 1"));
         assert!(parsed(&["--"], &[]).unwrap_err().contains("nothing to run"));
     }
 

@@ -1,7 +1,7 @@
 //! The runner: PID 1 of a Cove sandbox.
 //!
 //! ```text
-//! boot → http → shell | run | files | ports → exec | output | reaper | environment → config | log | sys
+//! boot → http → shell | run | files | ports | network | proc_files | hold → exec | output | reaper | environment → config | log | sys
 //! ```
 //!
 //! The runner has one thread and one event loop. Each state has one owner: the reaper owns every wait, a driver task owns
@@ -15,14 +15,18 @@ pub mod boot;
 pub mod config;
 pub mod environment;
 pub mod exec;
+pub mod file_kind;
 pub mod files;
+pub mod hold;
 pub mod http;
 pub mod init;
 pub mod log;
+pub mod network;
 pub mod oom;
 pub mod open_stdin;
 pub mod output;
 pub mod ports;
+pub mod proc_files;
 pub mod process_limit;
 pub mod reaper;
 pub mod run;

@@ -65,6 +65,7 @@ const MAX_TRACER_LOOKS: u32 = 20;
 #[derive(Clone, Default)]
 pub struct Reaper {
     watched: Rc<RefCell<HashMap<i32, mpsc::UnboundedSender<ChildEvent>>>>,
+    ignores_stops: Rc<Cell<bool>>,
 }
 
 /// The events of one child: at most one stop for each continue, then one exit. If it is dropped, the child is still
@@ -122,7 +123,19 @@ impl Reaper {
         true
     }
 
+    /// Whether the stops of children are nobody's business: the runner itself stops them.
+    pub fn ignore_stops(&self, ignore: bool) {
+        self.ignores_stops.set(ignore);
+    }
+
+    pub fn ignores_stops(&self) -> bool {
+        self.ignores_stops.get()
+    }
+
     fn stopped(&self, pid: i32) {
+        if self.ignores_stops() {
+            return;
+        }
         if let Some(sender) = self.watched.borrow().get(&pid) {
             let _ = sender.send(ChildEvent::Stopped);
         }

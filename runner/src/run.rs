@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::environment::Environment;
 use crate::exec::{Exec, ExecTable};
+use crate::file_kind;
 use crate::oom::{OomCounter, OomMark};
 use crate::open_stdin::OpenStdin;
 use crate::output::Pump;
@@ -129,12 +130,12 @@ impl Runs {
 /// If a directory in PATH cannot be entered by the user, `execvp` reports "permission denied" even for a program that does
 /// not exist anywhere. Shells say "not found" then, and so does this.
 fn start_failure(program: &str, cwd: &Path, path: Option<OsString>, error: &std::io::Error) -> (i32, String) {
-    if !cwd.is_dir() {
+    if !file_kind::is_dir(cwd) {
         let cwd = text::shown(cwd.as_os_str().as_bytes(), MAX_SHOWN);
         return (NOT_RUNNABLE, format!("the directory {cwd}: {error}"));
     }
     let exists = program.contains('/')
-        || path.is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
+        || path.is_some_and(|path| std::env::split_paths(&path).any(|dir| file_kind::is_file(&dir.join(program))));
     let program = text::shown(program.as_bytes(), MAX_SHOWN);
     if error.kind() == ErrorKind::NotFound || !exists {
         return (NOT_FOUND, format!("{program}: not found"));

@@ -100,9 +100,19 @@ id!(
     "session id"
 );
 id!(
+    /// The name of a session, besides its id. The client chooses it; no two sessions of one owner have the same name at a time.
+    SessionName,
+    "session name"
+);
+id!(
     /// The name of a workspace, a directory that outlives sessions. The client chooses it.
     WorkspaceId,
     "workspace id"
+);
+id!(
+    /// The id of a snapshot. The orchestrator makes it; an example is `snap-7183cb80d6c1`.
+    SnapshotId,
+    "snapshot id"
 );
 id!(
     /// The name of an API key. It is the owner of the sessions and workspaces that are created with the key.
@@ -110,10 +120,29 @@ id!(
     "key name"
 );
 id!(
+    /// The name of a secret. Each owner has names of its own.
+    SecretName,
+    "secret name"
+);
+id!(
     /// The name of a runtime, the part that makes sandboxes: `local` or `docker`.
     RuntimeName,
     "runtime"
 );
+
+/// The letters of a session id on each side of its dash.
+const SESSION_ID_PARTS: (usize, usize) = (8, 3);
+
+impl SessionId {
+    /// Whether a text has the form of the ids that the orchestrator makes.
+    pub fn is_made_form(text: &str) -> bool {
+        let is_hex = |part: &str, len: usize| {
+            part.len() == len && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        text.split_once('-')
+            .is_some_and(|(head, tail)| is_hex(head, SESSION_ID_PARTS.0) && is_hex(tail, SESSION_ID_PARTS.1))
+    }
+}
 
 impl ShellName {
     pub fn main() -> Self {
@@ -146,6 +175,14 @@ impl RuntimeName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_form_of_a_session_id_is_told_from_a_name() {
+        assert!(SessionId::is_made_form("7183cb80-d6c"));
+        for other in ["7183cb80", "7183cb80-d6", "7183CB80-d6c", "agent-one", "7183cb80-d6c-", "7183cb80-d6g", ""] {
+            assert!(!SessionId::is_made_form(other), "{other:?}");
+        }
+    }
 
     #[test]
     fn an_id_that_could_leave_a_directory_is_refused() {

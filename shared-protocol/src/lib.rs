@@ -14,7 +14,9 @@ pub mod query;
 pub mod runner;
 
 pub use error::{ErrorBody, ErrorCode};
-pub use id::{ExecId, InvalidId, KeyName, RuntimeName, SessionId, ShellName, WorkspaceId};
+pub use id::{
+    ExecId, InvalidId, KeyName, RuntimeName, SecretName, SessionId, SessionName, ShellName, SnapshotId, WorkspaceId,
+};
 
 /// The user id, and the group id, that commands run as inside every sandbox. The user's name is `sandbox`.
 pub const SANDBOX_USER: u32 = 1000;

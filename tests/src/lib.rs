@@ -5,6 +5,7 @@
 //! is the poll interval of [`wait_until`]. Dropping a `Runner` ends everything that it started, and every wait has a bound.
 
 mod binary;
+mod browser;
 mod cgroup;
 mod client;
 mod launch;
@@ -20,6 +21,7 @@ pub mod http;
 pub mod procfs;
 
 pub use binary::runner_binary;
+pub use browser::Browser;
 pub use cgroup::MemoryCgroup;
 pub use client::{Attached, Client, Refused};
 pub use on_terminal::OnTerminal;

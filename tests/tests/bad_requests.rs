@@ -240,6 +240,47 @@ async fn bytes_that_are_no_http_do_no_harm() {
     assert_eq!(runner.output_of("ls; echo ok").await, "ok\n");
 }
 
+/// Reads the head of one answer, and the body that it announces.
+async fn one_answer(socket: &mut UnixStream) -> String {
+    let mut answer = Vec::new();
+    let mut wanted = None;
+    while wanted.is_none_or(|length| answer.len() < length) {
+        let mut bytes = [0; 4096];
+        let read = tokio::time::timeout(Duration::from_secs(20), socket.read(&mut bytes)).await;
+        let count = read.expect("no answer came").expect("the connection is open");
+        assert_ne!(count, 0, "the connection was closed after {:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&bytes[..count]);
+        let text = String::from_utf8_lossy(&answer);
+        if let Some((head, _)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
+            wanted = Some(head.len() + 4 + length.parse::<usize>().expect("a number"));
+        }
+    }
+    String::from_utf8(answer).expect("an answer is text")
+}
+
+#[tokio::test]
+async fn a_connection_stays_open_after_a_request_that_was_refused_before_its_body_came() {
+    let runner = Runner::start().await;
+    runner.exec(ask("echo known").with_id("known")).await;
+    let mut socket = UnixStream::connect(runner.socket()).await.unwrap();
+    for (target, status) in [
+        ("POST /v1/execs/known/stdin", "409"),
+        ("POST /v1/execs/nobody/stdin", "404"),
+        ("PUT /v1/files?path=../escaped", "400"),
+        ("PUT /v1/exec", "405"),
+        ("POST /v1/nope", "404"),
+    ] {
+        let head = format!("{target} HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let answer = one_answer(&mut socket).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{target}: {answer}");
+        socket.write_all(b"null").await.unwrap_or_else(|error| panic!("{target}: {error}"));
+    }
+    socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    assert!(one_answer(&mut socket).await.starts_with("HTTP/1.1 200"));
+}
+
 #[tokio::test]
 async fn connections_that_say_nothing_keep_nobody_out() {
     let runner = Runner::start().await;

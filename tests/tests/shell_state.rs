@@ -4,6 +4,9 @@ use e2e::{Ask as _, Runner, ask, skipped};
 use shared_protocol::ShellName;
 use shared_protocol::runner::OpenShellRequest;
 
+/// How many shells are closed in the middle of a script. A script that goes on shows in one of them.
+const CLOSED_SHELLS: usize = 40;
+
 /// Runs `first`, then expects `second` to print exactly `expected`.
 async fn carries_over(first: &str, second: &str, expected: &str) {
     let runner = Runner::start().await;
@@ -278,4 +281,19 @@ async fn after_an_open_command_substitution_commands_end_as_they_should() {
             assert_eq!((next.text(), next.code()), (format!("{turn} /tmp\n"), 0));
         }
     }
+}
+
+#[tokio::test]
+async fn the_script_of_a_closed_shell_does_not_go_on_after_its_program() {
+    let runner = Runner::start().await;
+    for turn in 0..CLOSED_SHELLS {
+        let name = format!("s{turn}");
+        runner.open(&name).await;
+        let mut stream = runner.exec_stream(ask("echo begun; sleep 1000; echo went on >> mark").in_shell(&name)).await;
+        stream.until_output("begun").await;
+        runner.close_shell(&name).await;
+        let (transcript, _) = stream.drain().await;
+        assert_eq!(transcript.text(), "begun\n");
+    }
+    assert!(!runner.workspace().join("mark").exists());
 }

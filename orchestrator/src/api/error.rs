@@ -6,7 +6,7 @@ use shared_protocol::query::QueryError;
 use shared_protocol::{ErrorBody, ErrorCode, InvalidId};
 
 use crate::service::files::UploadError;
-use crate::service::{CallError, InvalidRequest, KeysError, SessionError};
+use crate::service::{CallError, ImagesError, InvalidRequest, KeysError, SecretError, SessionError};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError(pub ErrorBody);
@@ -41,7 +41,7 @@ macro_rules! from_service {
     )*};
 }
 
-from_service!(InvalidRequest, CallError, KeysError, SessionError, UploadError, QueryError);
+from_service!(InvalidRequest, CallError, ImagesError, KeysError, SecretError, SessionError, UploadError, QueryError);
 
 impl From<InvalidId> for ApiError {
     fn from(error: InvalidId) -> Self {

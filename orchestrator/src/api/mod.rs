@@ -4,7 +4,7 @@
 //! | where | what |
 //! |---|---|
 //! | `routes/` | the table of all routes, which makes the router and the OpenAPI document |
-//! | `daemon`, `keys`, `sessions`, `network`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
+//! | `daemon`, `keys`, `sessions`, `snapshots`, `network`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
 //! | `extract/` | reads the parts of a request: the caller, the address, the query, JSON, a streamed body |
 //! | `encode/` | writes the parts of an answer: events, files as bodies, files as JSON documents |
 //! | `error` | the one file that maps errors to HTTP |
@@ -18,17 +18,24 @@ mod files;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+mod images;
 mod keys;
 mod network;
 pub mod ports;
 mod routes;
+mod secrets;
 mod sessions;
+mod snapshots;
 mod workspaces;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::Request;
 use hyper::Method;
+use shared_protocol::api::SessionView;
 use shared_protocol::{ErrorCode, SessionId};
+use tokio::sync::oneshot;
 
 pub use extract::{ClientAddress, Held};
 pub use routes::{gets_that_change, paths_without_key};
@@ -44,6 +51,32 @@ pub struct Created {
     /// What it is, as the routes name it: `session_id` or `key_name`.
     pub kind: &'static str,
     pub id: String,
+}
+
+impl Created {
+    fn session(view: &SessionView) -> Self {
+        Self { kind: "session_id", id: view.id.to_string() }
+    }
+}
+
+/// What a request has created, or why not.
+pub type CreatedSender = oneshot::Sender<Result<Created, ErrorCode>>;
+pub type CreatedReceiver = oneshot::Receiver<Result<Created, ErrorCode>>;
+
+/// What a request will have created when its answer, a stream, is over. Nothing comes if the client has left before.
+#[derive(Debug, Clone)]
+pub struct CreatedLater(Arc<Mutex<Option<CreatedReceiver>>>);
+
+impl CreatedLater {
+    fn channel() -> (CreatedSender, Self) {
+        let (sender, receiver) = oneshot::channel();
+        (sender, Self(Arc::new(Mutex::new(Some(receiver)))))
+    }
+
+    /// The place where it will be told, for the first who asks.
+    pub fn take(&self) -> Option<CreatedReceiver> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// The state that all handlers share. It is cheap to clone, because axum clones it for every request.

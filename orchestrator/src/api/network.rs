@@ -31,7 +31,7 @@ pub async fn set(
     SessionPath(id): SessionPath,
     ApiJson(request): ApiJson<SetNetworkRequest>,
 ) -> Result<Json<NetworkView>, ApiError> {
-    Ok(Json(state.service.networks().set(&caller, &id, &request.network).await?))
+    Ok(Json(state.service.networks().set(&caller, &id, request).await?))
 }
 
 pub async fn log(

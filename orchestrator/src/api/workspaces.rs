@@ -13,6 +13,17 @@ pub async fn list(State(state): State<ApiState>, By(caller): By) -> Result<Json<
     Ok(Json(WorkspaceList { workspaces: state.service.list_workspaces(&caller).await? }))
 }
 
+pub async fn create(
+    State(state): State<ApiState>,
+    By(caller): By,
+    WorkspacePath(id): WorkspacePath,
+    uri: Uri,
+) -> Result<Json<OkView>, ApiError> {
+    query(&uri, &[])?;
+    state.service.create_workspace(&caller, &id).await?;
+    Ok(Json(OkView::new()))
+}
+
 pub async fn delete(
     State(state): State<ApiState>,
     By(caller): By,

@@ -7,6 +7,7 @@ use super::exit::{self, Failure};
 use super::output::{Colour, Style, print, print_json};
 use super::private::ScratchDir;
 use super::table::{Cell, Table};
+use crate::config::{Config, ServeFlags};
 use crate::doctor::{Finding, FindingState, report};
 
 const EXAMPLES: &str = "\
@@ -32,7 +33,7 @@ struct Report<'a> {
 }
 
 pub async fn doctor(args: DoctorArgs) -> Result<u8, Failure> {
-    let scratch = ScratchDir::new()?;
+    let scratch = scratch()?;
     let findings = report(scratch.path()).await;
     let can_run = can_run(&findings);
     if args.json {
@@ -43,6 +44,14 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8, Failure> {
         print(&format!("\n{verdict}\n"))?;
     }
     Ok(if can_run { 0 } else { exit::FAILED })
+}
+
+/// A directory on the file system of the data directory, because that is where sandboxes have their disks. Who may not write there
+/// gets one for temporary files.
+fn scratch() -> Result<ScratchDir, Failure> {
+    let config = Config::load(&ServeFlags::default()).ok();
+    let there = config.as_ref().and_then(|config| config.data_dir.ancestors().find(|path| path.is_dir()));
+    there.map_or_else(ScratchDir::new, |there| ScratchDir::below(there).or_else(|_| ScratchDir::new()))
 }
 
 fn can_run(findings: &[Finding]) -> bool {

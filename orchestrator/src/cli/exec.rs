@@ -20,7 +20,8 @@ use super::follow::{Follower, conclude, new_exec_id};
 use super::interrupt::Interrupts;
 use super::options::{duration, time_limit, variables, whole_milliseconds};
 use super::output::{print, print_json, say};
-use super::{stdin, tty, words};
+use super::session_ref::SessionRef;
+use super::{docker_words, stdin, tty, words};
 use crate::client::{Client, TerminalTarget};
 
 const EXAMPLES: &str = "\
@@ -28,7 +29,8 @@ Examples:
   cove exec 7183cb80-d6c 'cd /tmp && export A=1'      one argument is a line of bash
   cove exec 7183cb80-d6c ls -la 'a file'              several arguments are passed on as they are
   cove exec 7183cb80-d6c --timeout 30s make
-  cove exec 7183cb80-d6c --detach 'make > log 2>&1'
+  cove exec -d 7183cb80-d6c 'make > log 2>&1'
+  cove exec -it web bash                              at your terminal, in the session with the name web
 
 The next command sees the directory, variables and functions that this one leaves. The exit code is
 the command's. Ctrl-C interrupts the command. A second Ctrl-C leaves it: it keeps running. While another
@@ -41,11 +43,10 @@ const SIGNAL_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExecArgs {
-    /// Id of the session, as `cove ps` shows it
-    #[arg(value_parser = session_id)]
-    session: SessionId,
+    /// Id or name of the session
+    session: SessionRef,
     /// The command: one argument is a line of bash, several are a program and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD", required_unless_present = "attach")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub words: Vec<String>,
     /// End the command after this time, for example 30s or 5m, or none
     #[arg(long, value_parser = time_limit, value_name = "TIME")]
@@ -57,7 +58,7 @@ pub struct ExecArgs {
     #[arg(long, value_parser = shell_name, value_name = "NAME")]
     shell: Option<ShellName>,
     /// Directory to run it in; the shell's own directory does not change
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'w', long, visible_alias = "workdir", value_name = "DIR")]
     cwd: Option<String>,
     /// Set a variable for this command; a name alone passes your own value on
     #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
@@ -65,21 +66,20 @@ pub struct ExecArgs {
     /// Pass standard input on: as a whole up to 8 MiB, or key by key from a terminal
     #[arg(short = 'i', long, conflicts_with = "detach")]
     interactive: bool,
+    /// Connect the command to your terminal, or fail if there is none
+    #[arg(short = 't', long, conflicts_with_all = ["detach", "json"])]
+    tty: bool,
     /// Print the result as JSON at the end, instead of the output while it comes
     #[arg(long)]
     pub json: bool,
     /// Print the command's id and exit; the command keeps running
-    #[arg(long)]
+    #[arg(short = 'd', long)]
     detach: bool,
     /// Follow a command that was started before, from the start of its output
-    #[arg(long, value_parser = exec_id, value_name = "EXEC", conflicts_with_all = ["words", "detach", "json", "interactive"])]
+    #[arg(long, value_parser = exec_id, value_name = "EXEC", conflicts_with_all = ["words", "detach", "json", "interactive", "tty"])]
     attach: Option<ExecId>,
     #[command(flatten)]
     daemon: DaemonArgs,
-}
-
-pub fn session_id(text: &str) -> Result<SessionId, String> {
-    SessionId::new(text).map_err(|e| e.to_string())
 }
 
 pub fn shell_name(text: &str) -> Result<ShellName, String> {
@@ -91,14 +91,20 @@ fn exec_id(text: &str) -> Result<ExecId, String> {
 }
 
 pub async fn exec(args: ExecArgs) -> Result<u8, Failure> {
+    if args.tty {
+        tty::require()?;
+    }
+    if args.attach.is_none() {
+        check_command(&args)?;
+    }
     let client = args.daemon.client()?;
-    let session = &args.session;
+    let session = &args.session.find(&client).await?;
     if let Some(exec) = &args.attach {
         let mut follower = Follower::new(&client, session, exec.clone());
         let work = async { follower.follow(client.reattach(session, exec, 0).await).await.map(|done| conclude(&done)) };
         return interruptible(&client, session, exec, work).await;
     }
-    let at_terminal = args.interactive && tty::is_terminal() && !args.json;
+    let at_terminal = args.tty || (args.interactive && tty::is_terminal() && !args.json);
     let typed = if args.interactive && !at_terminal { stdin::read().await? } else { None };
     let exec = new_exec_id()?;
     let wanted = ApiExecRequest {
@@ -149,6 +155,17 @@ pub async fn exec(args: ExecArgs) -> Result<u8, Failure> {
     result
 }
 
+/// Refuses a command that was forgotten, and an option of docker that would be the command.
+fn check_command(args: &ExecArgs) -> Result<(), Failure> {
+    let session = &args.session;
+    match args.words.first() {
+        None => Err(Failure::usage(format!(
+            "give a command, as in `cove exec {session} ls`; `cove shell {session}` opens a terminal"
+        ))),
+        Some(word) => docker_words::refuse_option(word, "exec"),
+    }
+}
+
 /// Whether standard output and standard error are the same file or terminal. Then the command gets one pipe for both, which keeps
 /// their order.
 fn is_same_file() -> bool {
@@ -158,7 +175,7 @@ fn is_same_file() -> bool {
 }
 
 /// Runs `work`. The first INT is passed on to the command, the second ends this process.
-async fn interruptible(
+pub async fn interruptible(
     client: &Client,
     session: &SessionId,
     exec: &ExecId,
@@ -184,7 +201,7 @@ async fn interruptible(
     }
 }
 
-async fn send(client: &Client, session: &SessionId, exec: &ExecId, name: &str) {
+pub async fn send(client: &Client, session: &SessionId, exec: &ExecId, name: &str) {
     match tokio::time::timeout(SIGNAL_TIMEOUT, client.signal(session, exec, name)).await {
         Ok(Ok(())) => {}
         // The command has ended meanwhile.

@@ -22,11 +22,13 @@ pub struct Failure {
     code: u8,
     /// `None` if whoever read standard output went away, which is not an error to report.
     message: Option<String>,
+    /// The code of the daemon's error, if it was one.
+    api_code: Option<String>,
 }
 
 impl Failure {
     pub fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()) }
+        Self { code, message: Some(message.into()), api_code: None }
     }
 
     pub fn failed(message: impl Into<String>) -> Self {
@@ -40,10 +42,20 @@ impl Failure {
     /// A failed write to standard output. If its reader has gone, nothing is printed, and the code is that of SIGPIPE.
     pub fn stdout(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Self { code: SIGNALLED + SIGPIPE, message: None }
+            Self { code: SIGNALLED + SIGPIPE, message: None, api_code: None }
         } else {
             Self::failed(format!("cannot write to standard output: {error}"))
         }
+    }
+
+    /// Whether the daemon answered with this error code.
+    pub fn is(&self, code: &str) -> bool {
+        self.api_code.as_deref() == Some(code)
+    }
+
+    /// The same failure, with what to do about it.
+    pub fn with_hint(self, hint: &str) -> Self {
+        Self { message: self.message.map(|message| format!("{message}; {hint}")), ..self }
     }
 
     pub fn code(&self) -> u8 {
@@ -74,8 +86,12 @@ impl From<ClientError> for Failure {
             error if error.is("SESSION_NOT_FOUND") => "; `cove ps` lists the sessions",
             _ => "",
         };
+        let api_code = match &error {
+            ClientError::Api(error) => error.code.clone(),
+            _ => None,
+        };
         // A sandbox may have written parts of the text.
-        Self::new(code, super::output::escape_control(&format!("{error}{hint}")))
+        Self { api_code, ..Self::new(code, super::output::escape_control(&format!("{error}{hint}"))) }
     }
 }
 

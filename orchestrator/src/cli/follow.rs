@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use shared_protocol::api::ChunkEvent;
 use shared_protocol::runner::{OutcomeKind, Stream};
 use shared_protocol::{ExecId, SessionId};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -14,6 +15,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::exit::{CommandEnd, Failure};
 use super::output::{escape_control, say};
 use super::private::random_hex;
+use super::tail::Tail;
 use super::tty::Screen;
 use crate::client::{Client, ClientError, FrameReader, Piece, StreamDone, StreamFrame};
 
@@ -118,6 +120,16 @@ impl<'a> Follower<'a> {
         Self { is_waiting, is_raw: true, ..self }
     }
 
+    /// Copies all output to standard error.
+    pub fn on_stderr(self) -> Self {
+        Self { sinks: Sinks { stdout: Box::new(tokio::io::stderr()), ..self.sinks }, ..self }
+    }
+
+    /// The offset of the next byte that is copied.
+    pub fn next_offset(&self) -> u64 {
+        self.cursor.next
+    }
+
     pub fn screen(&self) -> &Screen {
         &self.screen
     }
@@ -161,27 +173,75 @@ impl<'a> Follower<'a> {
                 StreamFrame::Queued { running_exec_id } => self.wait_behind(&running_exec_id),
                 StreamFrame::Running {} => self.is_waiting.set(false),
                 StreamFrame::Started { .. } | StreamFrame::AwaitingInput | StreamFrame::Unknown => {}
-                StreamFrame::Chunk(chunk) => {
-                    let piece = Piece::of(chunk)?;
-                    let fresh = self.cursor.take(piece.offset, &piece.bytes);
-                    if fresh.missing > 0 {
-                        say(format!("{} bytes of output are missing here", fresh.missing));
-                    }
-                    if piece.stream == Stream::Tty {
-                        self.screen.printed(fresh.bytes);
-                    }
-                    self.sinks.write(piece.stream, fresh.bytes).await?;
-                }
-                StreamFrame::Gap { offset, bytes } => {
-                    let lost = self.cursor.skip(offset, bytes);
-                    say(format!("{lost} bytes of output are missing here: the session no longer has them"));
-                }
+                StreamFrame::Chunk(chunk) => self.copy(chunk).await?,
+                StreamFrame::Gap { offset, bytes } => self.skip(offset, bytes),
                 StreamFrame::Done(done) => return Ok(Ok(done)),
                 StreamFrame::Error { error, error_code } => {
                     return Err(Failure::failed(format!("{error} ({error_code})")));
                 }
             }
         }
+    }
+
+    /// Skips to the last lines of the output up to an offset that was reached already.
+    pub async fn skip_to_tail(&mut self, end: u64, lines: u64) -> Result<(), Failure> {
+        let mut tail = Tail::new(lines);
+        let mut seen = Cursor::default();
+        let mut reader = self.client.reattach(self.session, &self.exec, seen.next).await?;
+        while seen.next < end {
+            match reader.next().await? {
+                StreamFrame::Chunk(chunk) => {
+                    let piece = Piece::of(chunk)?;
+                    let fresh = seen.take(piece.offset, &piece.bytes);
+                    tail.add(seen.next - fresh.bytes.len() as u64, fresh.bytes);
+                }
+                StreamFrame::Gap { offset, bytes } => {
+                    seen.skip(offset, bytes);
+                    tail.gap();
+                }
+                StreamFrame::Done(_) => break,
+                StreamFrame::Error { error, error_code } => {
+                    return Err(Failure::failed(format!("{error} ({error_code})")));
+                }
+                _ => {}
+            }
+        }
+        self.cursor.next = tail.start(seen.next);
+        Ok(())
+    }
+
+    /// Copies the output up to an offset that was reached already, and does not wait for more.
+    pub async fn copy_until(&mut self, end: u64) -> Result<(), Failure> {
+        let mut reader = self.client.reattach(self.session, &self.exec, self.cursor.next).await?;
+        while self.cursor.next < end {
+            match reader.next().await? {
+                StreamFrame::Chunk(chunk) => self.copy(chunk).await?,
+                StreamFrame::Gap { offset, bytes } => self.skip(offset, bytes),
+                StreamFrame::Done(_) => return Ok(()),
+                StreamFrame::Error { error, error_code } => {
+                    return Err(Failure::failed(format!("{error} ({error_code})")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn copy(&mut self, chunk: ChunkEvent) -> Result<(), Failure> {
+        let piece = Piece::of(chunk)?;
+        let fresh = self.cursor.take(piece.offset, &piece.bytes);
+        if fresh.missing > 0 {
+            say(format!("{} bytes of output are missing here", fresh.missing));
+        }
+        if piece.stream == Stream::Tty {
+            self.screen.printed(fresh.bytes);
+        }
+        self.sinks.write(piece.stream, fresh.bytes).await
+    }
+
+    fn skip(&mut self, offset: u64, bytes: u64) {
+        let lost = self.cursor.skip(offset, bytes);
+        say(format!("{lost} bytes of output are missing here: the session no longer has them"));
     }
 
     fn wait_behind(&self, running: &ExecId) {

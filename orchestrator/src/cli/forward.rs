@@ -17,10 +17,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::connect::DaemonArgs;
-use super::exec::session_id;
 use super::exit::Failure;
 use super::interrupt::Interrupts;
 use super::output::{print, say};
+use super::session_ref::SessionRef;
 use crate::client::{Client, ClientError};
 use crate::relay::{HALF_CLOSED_SILENCE, relay};
 
@@ -29,8 +29,8 @@ Examples:
   cove forward 7183cb80-d6c 3000
   cove forward 7183cb80-d6c 8080:3000 5432
 
-REMOTE is the port in the sandbox, LOCAL the one on this machine. Without LOCAL, or with 0, the same
-number is used if it is free, and any other free one if it is not.";
+REMOTE is the port in the sandbox, LOCAL the one on this machine. Without LOCAL the same number is used if
+it is free, and any other free one if it is not. 0 as LOCAL means any free one.";
 
 /// The most connections at once. Further ones wait.
 const MAX_CONNECTIONS: usize = 512;
@@ -42,9 +42,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ForwardArgs {
-    /// Id of the session, as `cove ps` shows it
-    #[arg(value_parser = session_id)]
-    session: SessionId,
+    /// Id or name of the session
+    session: SessionRef,
     /// Ports to forward
     #[arg(required = true, value_name = "[LOCAL:]REMOTE")]
     ports: Vec<Forwarding>,
@@ -54,9 +53,9 @@ pub struct ForwardArgs {
 
 /// One port to forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Forwarding {
-    /// The port on this machine. `None` means the same number or any free one.
-    local: Option<NonZeroU16>,
+pub struct Forwarding {
+    /// The port on this machine, and 0 for any free one. `None` means the same number, or any free one if it is taken.
+    local: Option<u16>,
     remote: NonZeroU16,
 }
 
@@ -66,7 +65,7 @@ impl FromStr for Forwarding {
     fn from_str(text: &str) -> Result<Self, String> {
         let port = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is not a port from 0 to 65535"));
         let (local, remote) = match text.split_once(':') {
-            Some((local, remote)) => (NonZeroU16::new(port(local)?), remote),
+            Some((local, remote)) => (Some(port(local)?), remote),
             None => (None, text),
         };
         let remote = NonZeroU16::new(port(remote)?).ok_or("the port in the sandbox cannot be 0")?;
@@ -76,22 +75,47 @@ impl FromStr for Forwarding {
 
 pub async fn forward(args: ForwardArgs) -> Result<u8, Failure> {
     let client = args.daemon.client()?;
+    let session = args.session.find(&client).await?;
     // A wrong id, and a daemon that does not answer, are told now and not at the first connection.
-    client.ports(&args.session).await?;
+    client.ports(&session).await?;
     let mut interrupts = Interrupts::new()?;
-    let (failed, mut failure) = mpsc::channel(1);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut forwarding = JoinSet::new();
-    for wanted in args.ports {
-        let listener = listen(wanted).await?;
-        let local = listener.local_addr().map_err(|e| Failure::failed(e.to_string()))?;
-        print(&format!("{local} -> port {} of {}\n", wanted.remote, args.session))?;
-        let port = Remote { client: client.clone(), session: args.session.clone(), port: wanted.remote.get() };
-        forwarding.spawn(accept(listener, port, places.clone(), failed.clone()));
-    }
+    let (mut forwards, lines) = Forwards::open(&client, &session, &args.ports).await?;
+    print(&lines)?;
     tokio::select! {
         _ = interrupts.next() => Ok(0),
-        Some(error) = failure.recv() => Err(error.into()),
+        error = forwards.failed() => Err(error.into()),
+    }
+}
+
+/// Ports that are forwarded until this is dropped.
+pub struct Forwards {
+    _accepting: JoinSet<()>,
+    failure: mpsc::Receiver<ClientError>,
+}
+
+impl Forwards {
+    /// Listens on all ports, or on none. Also returns a line for each, which says where it listens.
+    pub async fn open(client: &Client, session: &SessionId, ports: &[Forwarding]) -> Result<(Self, String), Failure> {
+        let (failed, failure) = mpsc::channel(1);
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let (mut accepting, mut lines) = (JoinSet::new(), String::new());
+        for wanted in ports {
+            let listener = listen(*wanted).await?;
+            let local = listener.local_addr().map_err(|e| Failure::failed(e.to_string()))?;
+            lines.push_str(&format!("{local} -> port {} of {session}\n", wanted.remote));
+            let port = Remote { client: client.clone(), session: session.clone(), port: wanted.remote.get() };
+            accepting.spawn(accept(listener, port, places.clone(), failed.clone()));
+        }
+        Ok((Self { _accepting: accepting, failure }, lines))
+    }
+
+    /// Waits until no later connection can work either.
+    async fn failed(&mut self) -> ClientError {
+        match self.failure.recv().await {
+            Some(error) => error,
+            // Every port still has a sender.
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -100,7 +124,7 @@ async fn listen(wanted: Forwarding) -> Result<TcpListener, Failure> {
     let cannot =
         |port: u16, error: std::io::Error| Failure::failed(format!("cannot listen on 127.0.0.1:{port}: {error}"));
     match wanted.local {
-        Some(local) => bind(local.get()).await.map_err(|error| cannot(local.get(), error)),
+        Some(local) => bind(local).await.map_err(|error| cannot(local, error)),
         None => match bind(wanted.remote.get()).await {
             Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => {
                 say(format!("port {} of this machine cannot be used ({error}); another one is", wanted.remote));
@@ -167,10 +191,10 @@ mod tests {
 
     #[test]
     fn a_forwarding_is_one_port_or_two() {
-        let parse = |text: &str| text.parse::<Forwarding>().map(|f| (f.local.map(NonZeroU16::get), f.remote.get()));
+        let parse = |text: &str| text.parse::<Forwarding>().map(|f| (f.local, f.remote.get()));
         assert_eq!(parse("3000"), Ok((None, 3000)));
         assert_eq!(parse("8080:3000"), Ok((Some(8080), 3000)));
-        assert_eq!(parse("0:3000"), Ok((None, 3000)));
+        assert_eq!(parse("0:3000"), Ok((Some(0), 3000)));
         for wrong in ["", "0", "8080:0", "x", "1:2:3", ":3000", "3000:", "65536", "-1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
@@ -180,8 +204,10 @@ mod tests {
     async fn a_taken_port_is_refused_if_it_was_asked_for_and_replaced_if_not() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = NonZeroU16::new(taken.local_addr().unwrap().port()).unwrap();
-        assert!(listen(Forwarding { local: Some(port), remote: port }).await.is_err());
-        let other = listen(Forwarding { local: None, remote: port }).await.unwrap();
-        assert_ne!(other.local_addr().unwrap().port(), port.get());
+        assert!(listen(Forwarding { local: Some(port.get()), remote: port }).await.is_err());
+        for local in [None, Some(0)] {
+            let other = listen(Forwarding { local, remote: port }).await.unwrap();
+            assert_ne!(other.local_addr().unwrap().port(), port.get());
+        }
     }
 }

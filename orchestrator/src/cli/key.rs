@@ -2,10 +2,12 @@
 
 use clap::{Args, Subcommand};
 use shared_protocol::KeyName;
-use shared_protocol::api::{CreateKeyRequest, KeyRole, KeyView};
+use shared_protocol::api::{CreateKeyRequest, KeyRole, KeyView, NetworkSpec};
 
 use super::connect::DaemonArgs;
 use super::exit::Failure;
+use super::list::ListForm;
+use super::network_option;
 use super::output::{Style, print, print_json, say};
 use super::table::{Cell, Table};
 
@@ -13,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   cove key create alice --max-sessions 10 --max-memory-mb 16384
   cove key create ops --role admin
+  cove key create bob --max-network packages
   cove key ls
   cove key rm alice
 
@@ -45,6 +48,9 @@ enum Action {
         /// Most memory of all its sessions together, in MiB [default: only the daemon's limit]
         #[arg(long, value_name = "N")]
         max_memory_mb: Option<u64>,
+        /// Most that its sessions may reach: a preset, or rules with commas between them [default: the daemon's maximum]
+        #[arg(long, value_name = "NETWORK", value_parser = network_option::parse)]
+        max_network: Option<NetworkSpec>,
         /// Print a JSON object
         #[arg(long)]
         json: bool,
@@ -52,9 +58,8 @@ enum Action {
     /// List keys, without their secrets
     #[command(after_help = "Example:\n  cove key ls --json")]
     Ls {
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        form: ListForm,
     },
     /// Remove keys
     #[command(after_help = "Example:\n  cove key rm alice")]
@@ -68,8 +73,9 @@ enum Action {
 pub async fn key(args: KeyArgs) -> Result<u8, Failure> {
     let client = args.daemon.client()?;
     match args.action {
-        Action::Create { name, role, max_sessions, max_memory_mb, json } => {
-            let made = client.create_key(&CreateKeyRequest { name, role, max_sessions, max_memory_mb }).await?;
+        Action::Create { name, role, max_sessions, max_memory_mb, max_network, json } => {
+            let request = CreateKeyRequest { name, role, max_sessions, max_memory_mb, max_network };
+            let made = client.create_key(&request).await?;
             if json {
                 print_json(&made)?;
             } else {
@@ -77,14 +83,7 @@ pub async fn key(args: KeyArgs) -> Result<u8, Failure> {
                 say("this secret is not shown again");
             }
         }
-        Action::Ls { json } => {
-            let keys = client.keys().await?;
-            if json {
-                print_json(&keys)?;
-            } else {
-                print(&table(&keys, Style::for_stdout()))?;
-            }
-        }
+        Action::Ls { form } => form.show(&client.keys().await?, |key| key.name.to_string(), table)?,
         Action::Rm { names } => {
             for name in names {
                 client.remove_key(&name).await?;

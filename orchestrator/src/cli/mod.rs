@@ -6,6 +6,8 @@
 mod completion;
 mod connect;
 mod cp;
+mod create;
+mod docker_words;
 mod doctor;
 mod exec;
 mod exit;
@@ -13,8 +15,15 @@ mod feed;
 mod follow;
 mod forward;
 mod image;
+mod inject_option;
+mod inspect;
 mod interrupt;
 mod key;
+mod kill;
+mod learn;
+mod list;
+mod logs;
+mod man;
 mod network;
 mod network_option;
 mod options;
@@ -24,22 +33,31 @@ mod pool;
 mod ports;
 mod private;
 mod progress;
+mod prune;
 mod ps;
 mod rm;
 mod run;
+mod secret;
 mod serve;
+mod session_ref;
 mod shell;
+mod snapshot;
+mod stats;
 mod stdin;
 mod table;
+mod tail;
 mod tty;
 mod update;
 mod version;
+mod watch;
 mod words;
+mod workspace;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use exit::Failure;
 
@@ -54,11 +72,14 @@ If no daemon runs, `cove run` and `cove shell` start a private one and end it wh
 
   cove serve                                    start the daemon
   cove run -- python3 -c 'print(6 * 7)'         run one command in a new sandbox
-  cove shell                                    open a terminal in a new sandbox";
+  cove shell                                    open a terminal in a new sandbox
+  cove create --name web python                 create a session that stays
+  cove exec web 'echo hello'                    run a command in it
+  cove help exec                                describe a command";
 
 /// Sandboxed Linux machines for AI agents, with a shell that remembers.
 #[derive(Parser)]
-#[command(name = "cove", version, max_term_width = 100, after_help = AFTER_HELP, disable_help_subcommand = true)]
+#[command(name = "cove", version, max_term_width = 100, after_help = AFTER_HELP)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
 pub struct Cli {
     #[command(subcommand)]
@@ -68,51 +89,124 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    Create(create::CreateArgs),
     Run(run::RunArgs),
     Shell(shell::ShellArgs),
     Exec(exec::ExecArgs),
+    #[command(visible_aliases = ["ls", "list"])]
     Ps(ps::PsArgs),
+    Inspect(inspect::InspectArgs),
+    Logs(logs::LogsArgs),
+    Stats(stats::StatsArgs),
+    Kill(kill::KillArgs),
     Rm(rm::RmArgs),
     Pause(pause::PauseArgs),
+    #[command(visible_alias = "unpause")]
     Resume(pause::ResumeArgs),
+    Stop(pause::StopArgs),
+    Start(pause::StartArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Fork(snapshot::ForkArgs),
     Update(update::UpdateArgs),
     Cp(cp::CpArgs),
+    Watch(watch::WatchArgs),
+    Workspace(workspace::WorkspaceArgs),
+    #[command(visible_alias = "port")]
     Ports(ports::PortsArgs),
     Forward(forward::ForwardArgs),
     Pool(pool::PoolArgs),
     Image(image::ImageArgs),
     Key(key::KeyArgs),
+    Secret(secret::SecretArgs),
     Network(network::NetworkArgs),
+    Prune(prune::PruneArgs),
     Doctor(doctor::DoctorArgs),
     Version(version::VersionArgs),
     Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
+    #[command(name = "__complete", hide = true)]
+    Candidates(completion::CandidatesArgs),
 }
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse_from(with_default_command(std::env::args_os().collect()));
+    let args = docker_words::translated(std::env::args_os().collect());
+    let cli = match parse(with_default_command(args)) {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
     let result = match cli.command {
         Command::Serve(args) => return report(drive(tokio::runtime::Builder::new_multi_thread(), serve::serve(args))),
+        Command::Create(args) => on_one_thread(create::create(args)),
         Command::Run(args) => on_one_thread(run::run(args)),
         Command::Shell(args) => on_one_thread(shell::shell(args)),
         Command::Exec(args) => on_one_thread(exec::exec(args)),
         Command::Ps(args) => on_one_thread(ps::ps(args)),
+        Command::Inspect(args) => on_one_thread(inspect::inspect(args)),
+        Command::Logs(args) => on_one_thread(logs::logs(args)),
+        Command::Stats(args) => on_one_thread(stats::stats(args)),
+        Command::Kill(args) => on_one_thread(kill::kill(args)),
         Command::Rm(args) => on_one_thread(rm::rm(args)),
         Command::Pause(args) => on_one_thread(pause::pause(args)),
         Command::Resume(args) => on_one_thread(pause::resume(args)),
+        Command::Stop(args) => on_one_thread(pause::stop(args)),
+        Command::Start(args) => on_one_thread(pause::start(args)),
+        Command::Snapshot(args) => on_one_thread(snapshot::snapshot(args)),
+        Command::Fork(args) => on_one_thread(snapshot::fork(args)),
         Command::Update(args) => on_one_thread(update::update(args)),
         Command::Cp(args) => on_one_thread(cp::cp(args)),
+        Command::Watch(args) => on_one_thread(watch::watch(args)),
+        Command::Workspace(args) => on_one_thread(workspace::workspace(args)),
         Command::Ports(args) => on_one_thread(ports::ports(args)),
         Command::Forward(args) => on_one_thread(forward::forward(args)),
         Command::Pool(args) => on_one_thread(pool::pool(args)),
-        Command::Image(args) => image::image(&args),
+        Command::Image(args) => on_one_thread(image::image(args)),
         Command::Key(args) => on_one_thread(key::key(args)),
+        Command::Secret(args) => on_one_thread(secret::secret(args)),
         Command::Network(args) => on_one_thread(network::network(args)),
+        Command::Prune(args) => on_one_thread(prune::prune(args)),
         Command::Doctor(args) => on_one_thread(doctor::doctor(args)),
         Command::Version(args) => version::version(&args),
         Command::Completion(args) => completion::completion(&args),
+        Command::Man(args) => man::man(&args),
+        Command::Candidates(args) => on_one_thread(completion::candidates(args)),
     };
     report(result.map(ExitCode::from))
+}
+
+/// Parses the arguments. In `cove run`, a `--` before the program ends cove's own words; one behind it belongs to the program.
+fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let is_run = args.get(1).is_some_and(|word| word == "run");
+    if let Some(at) = args.iter().position(|arg| arg == "--").filter(|_| is_run)
+        && let Ok(Cli { command: Command::Run(mut run) }) = Cli::try_parse_from(&args[..at])
+        && run.argv.is_empty()
+    {
+        let program: Result<Vec<String>, OsString> =
+            args[at + 1..].iter().cloned().map(OsString::into_string).collect();
+        run.argv = program.map_err(|_| Cli::command().error(ErrorKind::InvalidUtf8, "an argument is not UTF-8"))?;
+        run.is_behind_dashes = true;
+        return Ok(Cli { command: Command::Run(run) });
+    }
+    Cli::try_parse_from(args)
+}
+
+/// Prints why the arguments cannot be used, or the help that was asked for. What docker has and Cove does not gets a sentence of its own.
+fn refused(error: &clap::Error) -> ExitCode {
+    let given = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let about = match error.kind() {
+        ErrorKind::InvalidSubcommand => given(ContextKind::InvalidSubcommand).and_then(docker_words::about_command),
+        ErrorKind::UnknownArgument => given(ContextKind::InvalidArg).and_then(docker_words::about_option),
+        _ => None,
+    };
+    if let Some(about) = about {
+        return report(Err(Failure::usage(about)));
+    }
+    // If nobody reads it, there is nothing else to do.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
 }
 
 fn report(result: Result<ExitCode, Failure>) -> ExitCode {
@@ -158,8 +252,6 @@ fn drive<T>(
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn args(line: &str) -> Vec<OsString> {
@@ -182,9 +274,24 @@ mod tests {
 
     #[test]
     fn the_words_after_two_dashes_are_the_commands_own() {
-        let cli = Cli::try_parse_from(args("cove run python -e A=1 -- ls -la --json")).unwrap();
-        let Command::Run(run) = cli.command else { panic!("not run") };
-        assert_eq!((run.image.as_deref(), run.argv.join(" ")), (Some("python"), "ls -la --json".to_owned()));
+        for (line, image, program) in [
+            ("cove run python -e A=1 -- ls -la --json", Some("python"), "ls -la --json"),
+            ("cove run -- ls -la", None, "ls -la"),
+            (
+                "cove run -it --rm -e A=1 python:3.12 python3 -m http.server",
+                Some("python:3.12"),
+                "python3 -m http.server",
+            ),
+            ("cove run python -e A=1 git log -- file", Some("python"), "git log -- file"),
+            ("cove run python -- git log -- file", Some("python"), "git log -- file"),
+            ("cove run -m 2g --cpus 2 -p 8000 python ls", Some("python"), "ls"),
+            ("cove run python", Some("python"), ""),
+        ] {
+            let Command::Run(run) = parse(args(line)).unwrap_or_else(|e| panic!("{line}: {e}")).command else {
+                panic!("not run")
+            };
+            assert_eq!((run.image.as_deref(), run.argv.join(" ").as_str()), (image, program), "{line}");
+        }
         let cli = Cli::try_parse_from(args("cove exec 7183cb80-d6c --timeout 5s ls -la --json")).unwrap();
         let Command::Exec(exec) = cli.command else { panic!("not exec") };
         assert_eq!((exec.words.join(" "), exec.json), ("ls -la --json".to_owned(), false));

@@ -1,15 +1,18 @@
 //! `cove network`: shows and changes what a session may reach, shows what was decided, and finds out this host's registries.
 
 use clap::{Args, Subcommand};
-use shared_protocol::SessionId;
 use shared_protocol::api::{
-    NetworkDecision, NetworkRule, NetworkSpec, NetworkVerdict, NetworkView, NetworkWish, PackagesView,
+    NetworkDecision, NetworkRule, NetworkRules, NetworkSpec, NetworkVerdict, NetworkView, NetworkWish, PackagesView,
+    SetNetworkRequest,
 };
 
 use super::connect::DaemonArgs;
 use super::exit::Failure;
+use super::inject_option::{self, InjectOption};
+use super::learn;
 use super::network_option;
 use super::output::{Style, escape_control, print, print_json, say};
+use super::session_ref::SessionRef;
 use super::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
@@ -18,8 +21,17 @@ Examples:
   cove network set 7183cb80-d6c packages
   cove network set 7183cb80-d6c example.com,*.example.com:8443
   cove network log 7183cb80-d6c
-  cove network learn 7183cb80-d6c
+  cove network learn 7183cb80-d6c -- npm install
   cove network detect";
+
+const LEARN_EXAMPLES: &str = "\
+Examples:
+  cove network learn 7183cb80-d6c                              what the session has reached so far
+  cove network learn 7183cb80-d6c -- npm install               what this command reaches
+  cove network learn 7183cb80-d6c --json -- make > network.json
+
+The command runs in the session's shell. Its output goes to standard error, and the exit code is its own. Then the
+session has its old network again. What other programs of the session reach meanwhile is in the list, too.";
 
 /// Show and change what a session may reach over the network
 #[derive(Args)]
@@ -36,8 +48,8 @@ enum Action {
     /// Show what a session may reach, and how much it has used
     #[command(after_help = "Example:\n  cove network show 7183cb80-d6c")]
     Show {
-        /// Id of the session
-        session: SessionId,
+        /// Id or name of the session
+        session: SessionRef,
         /// Print a JSON object
         #[arg(long)]
         json: bool,
@@ -45,29 +57,35 @@ enum Action {
     /// Change what a session may reach; connections that the new policy forbids are cut
     #[command(after_help = "Example:\n  cove network set 7183cb80-d6c packages")]
     Set {
-        /// Id of the session
-        session: SessionId,
+        /// Id or name of the session
+        session: SessionRef,
         /// none, packages, learn, full, a preset of the daemon, or rules with commas between them (! before what is denied)
         #[arg(value_parser = network_option::parse)]
         network: NetworkSpec,
+        /// The headers that are injected from now on, or none [default: those that the session has]
+        #[arg(long, value_name = "INJECTION", value_parser = inject_option::parse)]
+        inject: Vec<InjectOption>,
     },
     /// Show the last decisions about a session's network
     #[command(after_help = "Example:\n  cove network log 7183cb80-d6c")]
     Log {
-        /// Id of the session
-        session: SessionId,
+        /// Id or name of the session
+        session: SessionRef,
         /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Print what a session has reached so far, as rules: an allowlist for the next session
-    #[command(after_help = "Example:\n  cove network learn 7183cb80-d6c")]
+    /// Print what a session or a command has reached, as rules: an allowlist for the next session
+    #[command(after_help = LEARN_EXAMPLES)]
     Learn {
-        /// Id of the session, created with the network `learn`
-        session: SessionId,
+        /// Id or name of the session; without a command, one with the network `learn`
+        session: SessionRef,
         /// Print a JSON object for the field `network` of a create
         #[arg(long)]
         json: bool,
+        /// Command to run with the network `learn`: one argument is a line of bash, several are a program and its arguments
+        #[arg(last = true, value_name = "CMD")]
+        words: Vec<String>,
     },
     /// Ask this host's package managers for their registries: what the network `packages` allows
     #[command(after_help = "Example:\n  cove network detect")]
@@ -85,19 +103,24 @@ pub async fn network(args: NetworkArgs) -> Result<u8, Failure> {
     let client = args.daemon.client()?;
     match args.action {
         Action::Show { session, json } => {
-            let view = client.network(&session).await?;
+            let view = client.network(&session.find(&client).await?).await?;
             if json { print_json(&view)? } else { print(&described(&view))? }
         }
-        Action::Set { session, network } => {
-            let view = client.set_network(&session, network).await?;
+        Action::Set { session, network, inject } => {
+            let wanted = SetNetworkRequest { network, inject: inject_option::all(&inject) };
+            let view = client.set_network(&session.find(&client).await?, &wanted).await?;
             print(&described(&view))?;
         }
         Action::Log { session, json } => {
-            let decisions = client.network_log(&session).await?;
+            let decisions = client.network_log(&session.find(&client).await?).await?;
             if json { print_json(&decisions)? } else { print(&log_table(&decisions, Style::for_stdout()))? }
         }
-        Action::Learn { session, json } => {
-            let used = client.network(&session).await?.used;
+        Action::Learn { session, json, words } => {
+            let session = session.find(&client).await?;
+            let (code, used) = match words.is_empty() {
+                true => (0, client.network(&session).await?.used),
+                false => learn::learn(&client, &session, &words).await?,
+            };
             if json {
                 print_json(&serde_json::json!({ "allow": used }))?;
             } else {
@@ -106,6 +129,7 @@ pub async fn network(args: NetworkArgs) -> Result<u8, Failure> {
             if used.is_empty() {
                 say("nothing was reached so far");
             }
+            return Ok(code);
         }
         Action::Detect { cached, json } => {
             if !cached && !json {
@@ -119,13 +143,18 @@ pub async fn network(args: NetworkArgs) -> Result<u8, Failure> {
 }
 
 fn described(view: &NetworkView) -> String {
-    let asked = match &view.network {
-        NetworkSpec::Preset(name) => escape_control(name),
-        NetworkSpec::Rules(_) => "rules".to_owned(),
+    let mut text = match &view.network {
+        NetworkSpec::Preset(name) => format!("network: {}\n", escape_control(name)),
+        NetworkSpec::Rules(_) => "network: rules\n".to_owned(),
     };
-    let mut text = format!("network: {asked}\n");
+    if let Some(max) = &view.max {
+        text.push_str(&format!("maximum: {}\n", shown_network(max)));
+    }
     if !view.is_open {
         text.push_str("this sandbox has no way to the network: it reaches nothing\n");
+    }
+    if let Some(proxy) = &view.proxy {
+        text.push_str(&format!("proxy:   {} (variables of the sandbox lead programs to it)\n", escape_control(proxy)));
     }
     for rule in &view.allow {
         text.push_str(&format!("allow:   {}\n", shown(rule)));
@@ -133,11 +162,26 @@ fn described(view: &NetworkView) -> String {
     for rule in &view.deny {
         text.push_str(&format!("deny:    {}\n", shown(rule)));
     }
+    for injection in &view.inject {
+        text.push_str(&format!("inject:  {}\n", escape_control(&inject_option::shown(injection))));
+    }
     text.push_str(&format!(
         "open connections: {}, bytes sent: {}, received: {}\n",
         view.connections, view.bytes_sent, view.bytes_received
     ));
     text
+}
+
+/// A network on one line: the name of a preset, or rules as `network_option` reads them.
+fn shown_network(network: &NetworkSpec) -> String {
+    match network {
+        NetworkSpec::Preset(name) => escape_control(name),
+        NetworkSpec::Rules(NetworkRules { presets, allow, deny }) => {
+            let presets = presets.iter().map(|name| escape_control(name));
+            let denied = deny.iter().map(|rule| format!("!{}", shown(rule)));
+            presets.chain(allow.iter().map(shown)).chain(denied).collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 fn shown(rule: &NetworkRule) -> String {
@@ -161,6 +205,7 @@ fn log_table(decisions: &[NetworkDecision], style: Style) -> String {
             NetworkWish::Connect => "connect",
         };
         let verdict = match decision.verdict {
+            NetworkVerdict::Allowed if decision.injected => "allowed, with a header",
             NetworkVerdict::Allowed => "allowed",
             NetworkVerdict::Denied => "denied",
             NetworkVerdict::Failed => "failed",
@@ -199,6 +244,10 @@ fn packages_table(view: &PackagesView, style: Style) -> String {
         ]);
     }
     let mut text = table.render(style);
+    for variable in &view.variables {
+        let (name, value) = (escape_control(&variable.name), escape_control(&variable.value));
+        text.push_str(&format!("{}: sandboxes get {name}={value}\n", escape_control(&variable.tool)));
+    }
     for problem in &view.problems {
         text.push_str(&format!("{}: {}\n", escape_control(&problem.tool), escape_control(&problem.message)));
     }

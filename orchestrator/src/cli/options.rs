@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use shared_protocol::WorkspaceId;
-use shared_protocol::api::{CreateSessionRequest, NetworkSpec, Profile, ResourcesRequest, TimeLimit};
+use shared_protocol::api::{CreateSessionRequest, NetworkSpec, Profile, ResourcesRequest, SessionUser, TimeLimit};
+use shared_protocol::{RuntimeName, SnapshotId, WorkspaceId};
 
 use super::exit::Failure;
+use super::inject_option::{self, InjectOption};
 use super::network_option;
 
 /// Idle seconds after which the daemon ends a session that was made for one command. Its client was killed and could not end it.
 const ABANDONED_SECONDS: u64 = 60;
+
+/// Where a workspace is mounted.
+const WORKSPACE_PLACE: &str = "/workspace";
+/// The most digits behind the point of a size.
+const MAX_DECIMALS: usize = 6;
 
 /// Options of the session that a command creates.
 #[derive(Args, Debug, Default, PartialEq)]
@@ -19,9 +25,15 @@ pub struct SessionOptions {
     /// Set a variable in the sandbox; a name alone passes your own value on
     #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
+    /// Start from a snapshot, with its files and shells
+    #[arg(long, value_name = "SNAPSHOT", value_parser = snapshot)]
+    pub snapshot: Option<SnapshotId>,
     /// Mount a named workspace at /workspace; it outlives the session
-    #[arg(long, value_name = "NAME", value_parser = workspace)]
+    #[arg(short = 'v', long, visible_alias = "volume", value_name = "NAME", value_parser = workspace)]
     pub workspace: Option<WorkspaceId>,
+    /// Memory limit, for example 512m or 2g
+    #[arg(short = 'm', long = "memory", value_name = "SIZE", value_parser = size_in_mib, conflicts_with = "memory_mb")]
+    pub memory: Option<u64>,
     /// Memory limit in MiB
     #[arg(long, value_name = "N")]
     pub memory_mb: Option<u64>,
@@ -29,23 +41,32 @@ pub struct SessionOptions {
     #[arg(long, value_name = "N")]
     pub cpus: Option<f64>,
     /// Limit of the number of processes
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "pids-limit", value_name = "N")]
     pub pids: Option<u64>,
     /// Disk limit in MiB
     #[arg(long, value_name = "N")]
     pub disk_mb: Option<u64>,
     /// What the sandbox may reach: none, packages, learn, full, a preset of the daemon, or rules such as example.com,*.example.com:8443
-    #[arg(long, value_name = "NETWORK", value_parser = network_option::parse)]
+    #[arg(long, alias = "net", value_name = "NETWORK", value_parser = network_option::parse)]
     pub network: Option<NetworkSpec>,
+    /// Add a header to requests to a host, with a value that the sandbox never sees: HOST:HEADER=secret:NAME; may be given more than once
+    #[arg(long, value_name = "INJECTION", value_parser = inject_option::parse)]
+    pub inject: Vec<InjectOption>,
     /// Make the root file system writable; what is written there ends with the session
     #[arg(long)]
     pub writable_root: bool,
+    /// Run commands as this user: default, or root of the sandbox, with which the root file system is writable
+    #[arg(long, short = 'u', value_name = "USER", value_parser = user)]
+    pub user: Option<SessionUser>,
     /// Allow more than usual: ptrace (trace running processes) or debug (also access their memory)
     #[arg(long = "profile", value_name = "NAME", value_parser = profile)]
     pub profiles: Vec<Profile>,
     /// Add a label to the session
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     pub labels: Vec<(String, String)>,
+    /// Runtime that makes the sandbox: local or docker (default: the daemon's)
+    #[arg(long, value_name = "NAME")]
+    pub runtime: Option<RuntimeName>,
 }
 
 /// How long a session lives.
@@ -59,21 +80,34 @@ pub enum Lifetime {
 
 impl SessionOptions {
     pub fn request(&self, image: Option<&str>, lifetime: Lifetime) -> Result<CreateSessionRequest, Failure> {
-        let resources =
-            ResourcesRequest { cpus: self.cpus, memory_mb: self.memory_mb, pids: self.pids, disk_mb: self.disk_mb };
+        let resources = ResourcesRequest {
+            cpus: self.cpus,
+            memory_mb: self.memory.or(self.memory_mb),
+            pids: self.pids,
+            disk_mb: self.disk_mb,
+        };
         Ok(CreateSessionRequest {
             image: image.map(str::to_owned),
             idle_seconds: (lifetime == Lifetime::OfCommand).then_some(ABANDONED_SECONDS),
+            runtime: self.runtime.clone(),
+            snapshot: self.snapshot.clone(),
             workspace_id: self.workspace.clone(),
             env: variables(&self.env)?,
             labels: self.labels.iter().cloned().collect(),
             resources: (resources != ResourcesRequest::default()).then_some(resources),
             network: self.network.clone(),
+            inject: inject_option::all(&self.inject),
             writable_root: self.writable_root.then_some(true),
+            user: self.user,
             profiles: self.profiles.clone(),
             ..CreateSessionRequest::default()
         })
     }
+}
+
+fn user(text: &str) -> Result<SessionUser, String> {
+    let names = || SessionUser::ALL.map(SessionUser::name).join(" or ");
+    SessionUser::ALL.into_iter().find(|user| user.name() == text).ok_or_else(|| format!("use {}", names()))
 }
 
 fn profile(text: &str) -> Result<Profile, String> {
@@ -81,8 +115,48 @@ fn profile(text: &str) -> Result<Profile, String> {
     Profile::ALL.into_iter().find(|profile| profile.name() == text).ok_or_else(|| format!("use one of {}", names()))
 }
 
+fn snapshot(text: &str) -> Result<SnapshotId, String> {
+    SnapshotId::new(text).map_err(|e| e.to_string())
+}
+
+/// Parses the name of a workspace. Docker's `NAME:/workspace` means the same.
 fn workspace(text: &str) -> Result<WorkspaceId, String> {
-    WorkspaceId::new(text).map_err(|e| e.to_string())
+    if text.starts_with(['/', '.', '~']) {
+        let hint = "give the name of a workspace, and copy the directory into it: `cove workspace cp DIR NAME:`";
+        return Err(format!("a sandbox mounts no directory of this machine; {hint}"));
+    }
+    let (name, place) = text.split_once(':').unwrap_or((text, WORKSPACE_PLACE));
+    if place != WORKSPACE_PLACE {
+        return Err(format!("a workspace is mounted at {WORKSPACE_PLACE} and nowhere else; use {name}"));
+    }
+    WorkspaceId::new(name).map_err(|e| e.to_string())
+}
+
+/// Parses a size with a unit as docker has it, in MiB, rounded up. A number alone is in bytes.
+pub fn size_in_mib(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let bytes_per_unit: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return Err("use a size such as 512m or 2g".into()),
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let parsed = whole.parse::<u64>().ok().zip(part.parse::<u64>().ok().filter(|_| part.len() <= MAX_DECIMALS));
+    let bytes = parsed.and_then(|(whole, part)| {
+        let scale = 10u64.checked_pow(u32::try_from(part_len(number)).ok()?)?;
+        whole.checked_mul(bytes_per_unit)?.checked_add(part.checked_mul(bytes_per_unit)? / scale)
+    });
+    let mib = bytes.ok_or("use a size such as 512m or 2g")?.div_ceil(1 << 20);
+    if mib == 0 { Err("0 is no size: use one such as 512m or 2g".into()) } else { Ok(mib) }
+}
+
+/// How many digits a number has behind its point.
+fn part_len(number: &str) -> usize {
+    number.split_once('.').map_or(1, |(_, part)| part.len())
 }
 
 /// Parses `KEY=VALUE`.
@@ -156,6 +230,35 @@ mod tests {
         assert_eq!(time_limit("2s"), Ok(TimeLimit::Milliseconds(2000)));
         assert_eq!(time_limit("none"), Ok(TimeLimit::Unlimited));
         assert!(time_limit("never").is_err_and(|e| e.contains("none")));
+    }
+
+    #[test]
+    fn sizes_are_read_as_docker_reads_them() {
+        for (text, mib) in [
+            ("2g", 2048),
+            ("512m", 512),
+            ("512M", 512),
+            ("1.5g", 1536),
+            ("1048577", 2),
+            ("64MiB", 64),
+            ("1k", 1),
+            ("0.25g", 256),
+        ] {
+            assert_eq!(size_in_mib(text), Ok(mib), "{text}");
+        }
+        for bad in ["", "0", "m", "2x", "-1g", "1.2.3g", "99999999999999t", "1.1234567g", "2 g"] {
+            assert!(size_in_mib(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_is_a_name_and_no_directory_of_this_machine() {
+        assert_eq!(workspace("data").unwrap().as_str(), "data");
+        assert_eq!(workspace("data:/workspace").unwrap().as_str(), "data");
+        assert!(workspace("data:/mnt").unwrap_err().contains("/workspace"));
+        for path in [".", "./src:/workspace", "/src:/app", "~/x"] {
+            assert!(workspace(path).unwrap_err().contains("cove workspace cp"), "{path}");
+        }
     }
 
     #[test]

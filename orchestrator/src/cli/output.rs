@@ -12,6 +12,11 @@ pub fn say(message: impl Display) {
     let _ = writeln!(io::stderr().lock(), "cove: {message}");
 }
 
+/// Asks a question on standard error, with the cursor after it.
+pub fn ask(question: impl Display) {
+    let _ = write!(io::stderr().lock(), "cove: {question}");
+}
+
 /// Prints the result of a command on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();

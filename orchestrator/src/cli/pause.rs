@@ -1,12 +1,12 @@
-//! `cove pause` and `cove resume`: freeze sessions, and let them continue.
+//! `cove pause`, `cove resume`, `cove stop` and `cove start`: freeze sessions and let them continue, or end their processes and start
+//! them again.
 
 use clap::Args;
-use shared_protocol::SessionId;
 
 use super::connect::DaemonArgs;
-use super::exec::session_id;
 use super::exit::{self, Failure};
 use super::output::{print, say};
+use super::session_ref::SessionRef;
 
 const PAUSE_EXAMPLES: &str = "\
 Examples:
@@ -20,6 +20,36 @@ Examples:
   cove resume 7183cb80-d6c
 
 Prints the id of each session that was resumed.";
+
+const STOP_EXAMPLES: &str = "\
+Examples:
+  cove stop 7183cb80-d6c
+
+Ends every process of a session. Its files and the state of its shells stay, also over a restart of the host.
+Prints the id of each session that was stopped.";
+
+const START_EXAMPLES: &str = "\
+Examples:
+  cove start 7183cb80-d6c
+
+The session has its files, its shells their directories, variables, functions and options. Processes do not come back.
+Prints the id of each session that was started.";
+
+/// Stop sessions, and keep their files and shells until they are started again
+#[derive(Args)]
+#[command(after_help = STOP_EXAMPLES)]
+pub struct StopArgs {
+    #[command(flatten)]
+    named: Sessions,
+}
+
+/// Start stopped sessions again
+#[derive(Args)]
+#[command(after_help = START_EXAMPLES)]
+pub struct StartArgs {
+    #[command(flatten)]
+    named: Sessions,
+}
 
 /// Pause sessions until they are needed again
 #[derive(Args)]
@@ -39,9 +69,9 @@ pub struct ResumeArgs {
 
 #[derive(Args)]
 struct Sessions {
-    /// Ids of the sessions, as `cove ps` shows them
-    #[arg(value_parser = session_id, required = true, value_name = "SESSION")]
-    sessions: Vec<SessionId>,
+    /// Ids or names of the sessions
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<SessionRef>,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -54,10 +84,18 @@ pub async fn resume(args: ResumeArgs) -> Result<u8, Failure> {
     each(args.named, "resume").await
 }
 
+pub async fn stop(args: StopArgs) -> Result<u8, Failure> {
+    each(args.named, "stop").await
+}
+
+pub async fn start(args: StartArgs) -> Result<u8, Failure> {
+    each(args.named, "start").await
+}
+
 async fn each(named: Sessions, what: &str) -> Result<u8, Failure> {
     let client = named.daemon.client()?;
     let mut code = 0;
-    for id in named.sessions {
+    for id in SessionRef::find_all(&named.sessions, &client).await? {
         match client.change_session(&id, what).await {
             Ok(_) => print(&format!("{id}\n"))?,
             Err(error) => {

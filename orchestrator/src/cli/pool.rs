@@ -6,7 +6,8 @@ use shared_protocol::api::{PoolView, SetPoolRequest};
 
 use super::connect::DaemonArgs;
 use super::exit::Failure;
-use super::output::{Style, escape_control, print, print_json};
+use super::list::ListForm;
+use super::output::{Style, escape_control};
 use super::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
@@ -27,9 +28,8 @@ pub struct PoolArgs {
     /// Runtime of the pool (default: the daemon's)
     #[arg(long, requires = "image")]
     runtime: Option<RuntimeName>,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: ListForm,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -42,11 +42,7 @@ pub async fn pool(args: PoolArgs) -> Result<u8, Failure> {
         }
         _ => client.pools().await?,
     };
-    if args.json {
-        print_json(&pools)?;
-    } else {
-        print(&table(&pools, Style::for_stdout()))?;
-    }
+    args.form.show(&pools, |pool| escape_control(&pool.image), table)?;
     Ok(0)
 }
 

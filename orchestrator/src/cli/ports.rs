@@ -1,18 +1,17 @@
-//! `cove ports`: lists the servers in a session's sandbox, and makes links to them.
+//! `cove ports`: lists the servers in a session's sandbox, makes links to them, and takes links back.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use clap::Args;
-use shared_protocol::SessionId;
 use shared_protocol::api::PortUrlRequest;
 use shared_protocol::runner::PortView;
 
 use super::connect::DaemonArgs;
-use super::exec::session_id;
 use super::exit::Failure;
 use super::options::duration;
 use super::output::{Style, escape_control, print, print_json};
+use super::session_ref::SessionRef;
 use super::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
@@ -20,34 +19,47 @@ Examples:
   cove ports 7183cb80-d6c
   cove ports 7183cb80-d6c --link 3000
   cove ports 7183cb80-d6c --link 3000 --ttl 8h
+  cove ports 7183cb80-d6c --unlink 3000
 
-A link opens one port in a browser. Whoever has it can use that port until the link expires.";
+A link opens one port in a browser. Whoever has it can use that port until the link expires, or until
+--unlink takes all links to the port back.";
 
 /// List the servers in a session, or make a link that opens one in a browser
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PortsArgs {
-    /// Id of the session, as `cove ps` shows it
-    #[arg(value_parser = session_id)]
-    session: SessionId,
+    /// Id or name of the session
+    session: SessionRef,
     /// Print a link to this port instead of the list
     #[arg(long, value_name = "PORT")]
     link: Option<NonZeroU16>,
     /// How long the link is good, for example 30m or 8h (default: 1h)
     #[arg(long, value_parser = duration, value_name = "TIME", requires = "link")]
     ttl: Option<Duration>,
+    /// Take back all links to this port
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["link", "json"])]
+    unlink: Option<NonZeroU16>,
     /// Print a JSON document
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quiet")]
     json: bool,
+    /// Print only the numbers of the ports
+    #[arg(short = 'q', long, conflicts_with_all = ["link", "unlink"])]
+    quiet: bool,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
 
 pub async fn ports(args: PortsArgs) -> Result<u8, Failure> {
     let client = args.daemon.client()?;
+    let session = &args.session.find(&client).await?;
+    if let Some(port) = args.unlink {
+        client.take_links_back(session, port.get()).await?;
+        print(&format!("{port}\n"))?;
+        return Ok(0);
+    }
     if let Some(port) = args.link {
         let wanted = PortUrlRequest { ttl_seconds: args.ttl.map(|ttl| ttl.as_secs()) };
-        let link = client.port_url(&args.session, port.get(), &wanted).await?;
+        let link = client.port_url(session, port.get(), &wanted).await?;
         if args.json {
             print_json(&link)?;
         } else {
@@ -55,9 +67,11 @@ pub async fn ports(args: PortsArgs) -> Result<u8, Failure> {
         }
         return Ok(0);
     }
-    let list = client.ports(&args.session).await?;
+    let list = client.ports(session).await?;
     if args.json {
         print_json(&list)?;
+    } else if args.quiet {
+        print(&list.ports.iter().map(|port| format!("{}\n", port.port)).collect::<String>())?;
     } else {
         print(&table(&list.ports, Style::for_stdout()))?;
     }

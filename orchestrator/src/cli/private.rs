@@ -21,7 +21,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most that is read of what the daemon prints when it listens.
 const MAX_ANNOUNCEMENT: u64 = 4 << 10;
 /// A link to the user's images. Removing the private data directory removes the link and not the images.
-const IMAGES: &str = "images";
+pub const IMAGES: &str = "images";
 const LOG_FILE: &str = "daemon.log";
 const LOG_LINES_SHOWN: usize = 5;
 const KEY_BYTES: usize = 32;
@@ -33,7 +33,12 @@ pub struct ScratchDir(PathBuf);
 
 impl ScratchDir {
     pub fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("{DIR_PREFIX}{}", random_hex(6)?));
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// A directory in another one, to learn about the file system that has it.
+    pub fn below(directory: &Path) -> Result<Self, Failure> {
+        let path = directory.join(format!("{DIR_PREFIX}{}", random_hex(6)?));
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -43,6 +48,16 @@ impl ScratchDir {
 
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// A data directory for a private daemon, which uses the images of `images`, and adds to them what it pulls.
+    pub fn with_images(images: Option<&Path>) -> Result<Self, Failure> {
+        let scratch = Self::new()?;
+        if let Some(images) = images.filter(|images| images.is_dir()) {
+            std::os::unix::fs::symlink(images, scratch.path().join(IMAGES))
+                .map_err(|e| Failure::failed(format!("cannot use the images in {}: {e}", images.display())))?;
+        }
+        Ok(scratch)
     }
 
     /// Leaves the directory for somebody else to remove.
@@ -76,12 +91,9 @@ impl PrivateDaemon {
     pub async fn start(images: Option<&Path>) -> Result<Self, Failure> {
         let failed =
             |what: &str, e: std::io::Error| Failure::failed(format!("cannot start a private daemon: {what}: {e}"));
-        let scratch = ScratchDir::new()?;
+        let scratch = ScratchDir::with_images(images)?;
         let dir = scratch.path();
         let log = std::fs::File::create(dir.join(LOG_FILE)).map_err(|e| failed(LOG_FILE, e))?;
-        if let Some(images) = images.filter(|images| images.is_dir()) {
-            std::os::unix::fs::symlink(images, dir.join(IMAGES)).map_err(|e| failed(IMAGES, e))?;
-        }
         let key = random_hex(KEY_BYTES)?;
         let mut command = Command::new("/proc/self/exe");
         command

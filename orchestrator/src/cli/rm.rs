@@ -5,13 +5,16 @@ use futures_util::StreamExt;
 use shared_protocol::SessionId;
 
 use super::connect::DaemonArgs;
-use super::exec::session_id;
 use super::exit::{self, Failure};
 use super::output::{print, say};
+use super::session_ref::SessionRef;
+use crate::client::{Client, ClientError};
 
 const EXAMPLES: &str = "\
 Examples:
   cove rm 7183cb80-d6c
+  cove rm web
+  cove rm -f $(cove ps -q)                   also if there is none
   cove rm --all
 
 Prints the id of each session that was ended.";
@@ -23,9 +26,12 @@ const AT_ONCE: usize = 8;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RmArgs {
-    /// Ids of the sessions, as `cove ps` shows them
-    #[arg(value_parser = session_id, required_unless_present = "all", value_name = "SESSION")]
-    sessions: Vec<SessionId>,
+    /// Ids or names of the sessions
+    #[arg(required_unless_present_any = ["all", "force"], value_name = "SESSION")]
+    sessions: Vec<SessionRef>,
+    /// Do not complain about sessions that have ended, nor if none is named
+    #[arg(short = 'f', long)]
+    force: bool,
     /// End all sessions
     #[arg(long, conflicts_with = "sessions")]
     all: bool,
@@ -37,7 +43,7 @@ pub async fn rm(args: RmArgs) -> Result<u8, Failure> {
     let client = args.daemon.client()?;
     let sessions = match args.all {
         true => client.sessions(None, &[]).await?.into_iter().map(|session| session.id).collect(),
-        false => args.sessions,
+        false => named(&args, &client).await?,
     };
     let mut code = 0;
     let ends = sessions.into_iter().map(|id| {
@@ -49,7 +55,7 @@ pub async fn rm(args: RmArgs) -> Result<u8, Failure> {
         match result {
             Ok(()) => print(&format!("{id}\n"))?,
             // Somebody else has ended it meanwhile.
-            Err(error) if args.all && error.is("SESSION_NOT_FOUND") => {}
+            Err(error) if (args.all || args.force) && is_gone(&error) => {}
             Err(error) => {
                 say(format!("{id}: {error}"));
                 code = exit::FAILED;
@@ -57,4 +63,20 @@ pub async fn rm(args: RmArgs) -> Result<u8, Failure> {
         }
     }
     Ok(code)
+}
+
+/// The sessions that were named, all of them or none. With `--force`, those that cannot be found are left out.
+async fn named(args: &RmArgs, client: &Client) -> Result<Vec<SessionId>, Failure> {
+    if !args.force {
+        return SessionRef::find_all(&args.sessions, client).await;
+    }
+    let mut found = Vec::new();
+    for session in &args.sessions {
+        found.extend(session.find_if_any(client).await?);
+    }
+    Ok(found)
+}
+
+fn is_gone(error: &ClientError) -> bool {
+    error.is("SESSION_NOT_FOUND") || error.is("SESSION_EXPIRED")
 }

@@ -4,11 +4,12 @@ use clap::Args;
 use shared_protocol::{SessionId, ShellName};
 
 use super::connect::{AtEnd, DaemonArgs, in_own_session};
-use super::exec::{session_id, shell_name};
+use super::exec::shell_name;
 use super::exit::{self, Failure};
 use super::interrupt::Interrupts;
 use super::options::{Lifetime, SessionOptions};
 use super::output::say;
+use super::session_ref::SessionRef;
 use super::tty;
 use crate::client::{Client, TerminalTarget};
 
@@ -26,9 +27,8 @@ The exit code is the shell's.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ShellArgs {
-    /// Id of a session (default: a new session, which ends when you leave)
-    #[arg(value_parser = session_id)]
-    session: Option<SessionId>,
+    /// Id or name of a session (default: a new session, which ends when you leave)
+    session: Option<SessionRef>,
     /// Use the shell with this name, which stays when you leave; it is created if needed
     #[arg(long, value_parser = shell_name, value_name = "SHELL")]
     name: Option<ShellName>,
@@ -55,6 +55,7 @@ pub async fn shell(args: ShellArgs) -> Result<u8, Failure> {
             )));
         }
         let client = args.daemon.client()?;
+        let session = &session.find(&client).await?;
         return attach(&client, session, name, &mut interrupts, AfterLeaving::SessionStays).await;
     }
     let (lifetime, at_end, after) = match args.keep {
@@ -66,8 +67,7 @@ pub async fn shell(args: ShellArgs) -> Result<u8, Failure> {
         say(format!("session {session}"));
         attach(client, session, name, interrupts, after).await
     };
-    in_own_session(args.daemon.client_or_private(wanted.workspace_id.as_ref()), &wanted, at_end, &mut interrupts, work)
-        .await
+    in_own_session(args.daemon.client_or_private(&wanted), &wanted, at_end, &mut interrupts, work).await
 }
 
 /// Whether the session is still there after the user has left.

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use shared_protocol::SessionId;
 use shared_protocol::api::UpdateSessionRequest;
 
 use super::connect::DaemonArgs;
-use super::exec::session_id;
 use super::exit::{self, Failure};
 use super::options::{duration, pair};
 use super::output::{print, say};
+use super::session_ref::SessionRef;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,9 +24,9 @@ Prints the id of each session that was changed.";
 #[command(after_help = EXAMPLES)]
 #[group(id = "changes", required = true, multiple = true, args = ["ttl", "labels"])]
 pub struct UpdateArgs {
-    /// Ids of the sessions, as `cove ps` shows them
-    #[arg(value_parser = session_id, required = true, value_name = "SESSION")]
-    sessions: Vec<SessionId>,
+    /// Ids or names of the sessions
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<SessionRef>,
     /// Let the session expire after this time without activity, for example 30m or 2h
     #[arg(long, value_parser = duration, value_name = "TIME")]
     ttl: Option<Duration>,
@@ -46,7 +45,7 @@ pub async fn update(args: UpdateArgs) -> Result<u8, Failure> {
         labels: (!args.labels.is_empty()).then(|| args.labels.into_iter().collect()),
     };
     let mut code = 0;
-    for id in args.sessions {
+    for id in SessionRef::find_all(&args.sessions, &client).await? {
         match client.update_session(&id, &wanted).await {
             Ok(_) => print(&format!("{id}\n"))?,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! The address of a daemon: `http://HOST:PORT`, which has no path and no user, or `unix:PATH`. It refuses `https`.
+//! The address of a daemon: `http://HOST:PORT` or `https://HOST:PORT`, which have no path and no user, or `unix:PATH`.
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use hyper::header::HeaderValue;
 use super::ClientError;
 
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
@@ -15,6 +16,8 @@ pub enum Endpoint {
         /// The host, without the brackets of an IPv6 address.
         host: String,
         port: u16,
+        /// Whether the daemon is behind a proxy that speaks TLS.
+        is_tls: bool,
     },
     Unix {
         path: PathBuf,
@@ -39,19 +42,15 @@ impl Endpoint {
                 Err(invalid("after unix: there must be an absolute path"))
             };
         }
-        let rest = match url.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-                return Err(invalid(
-                    "https is not supported; use http, through a tunnel if the network is not trusted",
-                ));
-            }
-            Some(_) => return Err(invalid("it must begin with http://")),
-            None => url,
+        let (is_tls, rest) = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some(_) => return Err(invalid("it must begin with http:// or https://")),
+            None => (false, url),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#', '@']) {
-            return Err(invalid("use http://HOST:PORT and nothing more"));
+            return Err(invalid("use http://HOST:PORT or https://HOST:PORT and nothing more"));
         }
         let (host, port) = match authority.strip_prefix('[') {
             Some(rest) => {
@@ -72,20 +71,21 @@ impl Endpoint {
             Some(port) => {
                 port.parse().ok().filter(|port| *port != 0).ok_or_else(|| invalid("the port is no number"))?
             }
+            None if is_tls => HTTPS_PORT,
             None => HTTP_PORT,
         };
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':');
         if host.is_empty() || !host.bytes().all(plain) {
             return Err(invalid("it names no host"));
         }
-        Ok(Self::Tcp { host: host.to_owned(), port })
+        Ok(Self::Tcp { host: host.to_owned(), port, is_tls })
     }
 
     /// `HOST:PORT`, with brackets around an IPv6 address. A daemon behind a socket is `localhost`.
     pub fn authority(&self) -> String {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Self::Tcp { host, port } => format!("{host}:{port}"),
+            Self::Tcp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => format!("{host}:{port}"),
             Self::Unix { .. } => "localhost".to_owned(),
         }
     }
@@ -98,6 +98,7 @@ impl Endpoint {
 impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Tcp { is_tls: true, .. } => write!(f, "https://{}", self.authority()),
             Self::Tcp { .. } => write!(f, "http://{}", self.authority()),
             Self::Unix { path } => write!(f, "unix:{}", path.display()),
         }
@@ -116,6 +117,8 @@ mod tests {
             ("HTTP://box", "http://box:80"),
             ("127.0.0.1:9", "http://127.0.0.1:9"),
             ("http://[::1]:8080", "http://[::1]:8080"),
+            ("https://cove.example.com", "https://cove.example.com:443"),
+            ("HTTPS://[::1]:8443/", "https://[::1]:8443"),
             ("unix:/run/cove.sock", "unix:/run/cove.sock"),
             ("unix:///run/cove.sock", "unix:/run/cove.sock"),
         ] {
@@ -124,13 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_and_https_by_its_name() {
+    fn what_is_no_address_is_refused() {
         for url in [
             "",
             "http://",
             "http://a:b",
             "http://a:0",
             "http://a/b",
+            "https://a/b",
+            "https://",
             "ftp://a",
             "http://u@a",
             "http://[::1",
@@ -140,6 +145,5 @@ mod tests {
         ] {
             assert!(Endpoint::parse(url).is_err(), "{url} was accepted");
         }
-        assert!(Endpoint::parse("https://a").unwrap_err().to_string().contains("https is not supported"));
     }
 }

@@ -53,6 +53,11 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// An error that came as the last event of a stream.
+    pub fn in_stream(body: &shared_protocol::ErrorBody) -> Self {
+        Self::parse(200, &serde_json::to_vec(body).unwrap_or_default())
+    }
+
     pub fn parse(status: u16, body: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct Shape {

@@ -4,12 +4,15 @@ use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, HeaderValue};
 use serde::Serialize;
-use shared_protocol::api::{ApiExecRequest, ApiRunRequest, DetachedView, ExecReply, OkView, RunReply};
-use shared_protocol::runner::{SignalRequest, StdinView};
+use shared_protocol::api::{ApiExecRequest, ApiExecView, ApiRunRequest, DetachedView, ExecReply, OkView, RunReply};
+use shared_protocol::runner::{MAX_PAGE_EXECS, SignalRequest, StdinView};
 use shared_protocol::{ExecId, SessionId};
 
 use super::sessions::session_path;
 use super::{Body, Client, ClientError, FrameReader, ReplyTimeout, empty, full, post_request, request};
+
+/// The most execs of one session that are listed.
+const MAX_EXECS: usize = 100_000;
 
 /// What follows the bytes of one write to standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,25 @@ impl Client {
     pub async fn run(&self, session: &SessionId, wanted: &ApiRunRequest) -> Result<RunReply, ClientError> {
         let request = post_request(&session_path(session, "run"), wanted)?;
         self.document(request, ReplyTimeout::None).await
+    }
+
+    pub async fn run_detached(&self, session: &SessionId, wanted: &ApiRunRequest) -> Result<DetachedView, ClientError> {
+        self.post(&session_path(session, "run"), wanted).await
+    }
+
+    /// The commands and runs that the session remembers, the oldest first.
+    pub async fn execs(&self, session: &SessionId) -> Result<Vec<ApiExecView>, ClientError> {
+        let mut execs: Vec<ApiExecView> = Vec::new();
+        loop {
+            let after = execs.last().map(|last| format!("&after={}", last.exec_id)).unwrap_or_default();
+            let path = session_path(session, &format!("execs?limit={MAX_PAGE_EXECS}{after}"));
+            let page: Vec<ApiExecView> = self.get(&path).await?;
+            let is_last = page.len() < MAX_PAGE_EXECS;
+            execs.extend(page);
+            if is_last || execs.len() >= MAX_EXECS {
+                return Ok(execs);
+            }
+        }
     }
 
     pub async fn run_stream(&self, session: &SessionId, wanted: &ApiRunRequest) -> Result<FrameReader, ClientError> {

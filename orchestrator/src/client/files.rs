@@ -7,10 +7,10 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use shared_protocol::SessionId;
-use shared_protocol::runner::{FileView, WroteView};
+use shared_protocol::runner::{FileView, WatchFrame, WroteView};
 
 use super::sessions::session_path;
-use super::{Body, Client, ClientError, ReplyTimeout, empty, request};
+use super::{ApiError, Body, Client, ClientError, ReplyTimeout, empty, request};
 
 /// The characters that are escaped in a path. A slash is one of them, so that a path is one segment of the URL and no proxy
 /// changes it.
@@ -65,6 +65,22 @@ impl Client {
     /// Unpacks a tar stream into a directory, which is created if it is missing.
     pub async fn write_archive(&self, session: &SessionId, path: &[u8], body: Body) -> Result<WroteView, ClientError> {
         self.upload(&archive_path(session, path), "application/x-tar", body).await
+    }
+
+    /// Tells what changes in a directory, until `tell` returns something.
+    pub async fn watch_files<T>(
+        &self,
+        session: &SessionId,
+        path: &[u8],
+        recursive: bool,
+        mut tell: impl FnMut(WatchFrame) -> Option<T>,
+    ) -> Result<T, ClientError> {
+        let query = format!("fs/watch?path={}&recursive={}", escaped(path), u8::from(recursive));
+        let next = |frame| match frame {
+            WatchFrame::Error(error) => Err(ClientError::Api(ApiError::in_stream(&error))),
+            frame => Ok(tell(frame)),
+        };
+        self.follow(request(Method::GET, &session_path(session, &query), empty())?, "the watch did", next).await
     }
 
     async fn download(&self, path: &str) -> Result<Download, ClientError> {

@@ -1,6 +1,6 @@
 //! The client that commands use to talk to the daemon: typed calls over HTTP/1.1, streams as NDJSON, terminals over WebSocket.
 //!
-//! Each call makes a new connection: commands make few calls, and a new connection cannot be stale. It refuses `https`. It
+//! Each call makes a new connection: commands make few calls, and a new connection cannot be stale. It
 //! retries nothing; `cli::follow` asks again for the output of an exec when a connection is lost.
 
 mod endpoint;
@@ -9,11 +9,16 @@ mod execs;
 mod files;
 mod find;
 mod frames;
+mod images;
 mod keys;
 mod network;
 mod ports;
+mod secrets;
 mod sessions;
+mod snapshots;
 mod terminal;
+mod tls;
+mod workspaces;
 
 pub use endpoint::{Endpoint, InvalidUrl};
 pub use error::{ApiError, ClientError};
@@ -83,11 +88,11 @@ impl Client {
         let connecting = async {
             let stream: Stream = match &self.endpoint {
                 Endpoint::Unix { path } => Box::new(UnixStream::connect(path).await?),
-                Endpoint::Tcp { host, port } => {
+                Endpoint::Tcp { host, port, is_tls } => {
                     let stream = TcpStream::connect((host.as_str(), *port)).await?;
                     // Typed keys are sent at once.
                     stream.set_nodelay(true)?;
-                    Box::new(stream)
+                    if *is_tls { Box::new(tls::encrypted(stream, host).await?) } else { Box::new(stream) }
                 }
             };
             Ok(stream)

@@ -2,9 +2,7 @@
 
 use hyper::Method;
 use shared_protocol::SessionId;
-use shared_protocol::api::{
-    NetworkDecision, NetworkLogView, NetworkSpec, NetworkView, PackagesView, SetNetworkRequest,
-};
+use shared_protocol::api::{NetworkDecision, NetworkLogView, NetworkView, PackagesView, SetNetworkRequest};
 
 use super::sessions::session_path;
 use super::{Client, ClientError, ReplyTimeout, empty, post_request, request};
@@ -14,8 +12,8 @@ impl Client {
         self.get(&session_path(id, "network")).await
     }
 
-    pub async fn set_network(&self, id: &SessionId, network: NetworkSpec) -> Result<NetworkView, ClientError> {
-        let mut request = post_request(&session_path(id, "network"), &SetNetworkRequest { network })?;
+    pub async fn set_network(&self, id: &SessionId, wanted: &SetNetworkRequest) -> Result<NetworkView, ClientError> {
+        let mut request = post_request(&session_path(id, "network"), wanted)?;
         *request.method_mut() = Method::PUT;
         self.document(request, ReplyTimeout::None).await
     }

@@ -1,4 +1,4 @@
-//! Calls for ports: list them, make a link, connect to one.
+//! Calls for ports: list them, make a link, take links back, connect to one.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -7,11 +7,11 @@ use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use shared_protocol::SessionId;
-use shared_protocol::api::{PortUrlRequest, PortUrlView};
+use shared_protocol::api::{OkView, PortUrlRequest, PortUrlView};
 use shared_protocol::runner::{PortList, TCP_PROTOCOL};
 
 use super::sessions::session_path;
-use super::{ApiError, Client, ClientError, MAX_ERROR_BYTES, REPLY_TIMEOUT};
+use super::{ApiError, Client, ClientError, MAX_ERROR_BYTES, REPLY_TIMEOUT, ReplyTimeout, empty, request};
 
 /// The bytes of a connection to a port.
 pub type PortBytes = TokioIo<Upgraded>;
@@ -28,6 +28,12 @@ impl Client {
         wanted: &PortUrlRequest,
     ) -> Result<PortUrlView, ClientError> {
         self.post(&session_path(id, &format!("ports/{port}/url")), wanted).await
+    }
+
+    /// Takes back all links to a port.
+    pub async fn take_links_back(&self, id: &SessionId, port: u16) -> Result<(), ClientError> {
+        let request = request(Method::DELETE, &session_path(id, &format!("ports/{port}/url")), empty())?;
+        self.document::<OkView>(request, ReplyTimeout::Bounded).await.map(drop)
     }
 
     /// Opens a TCP connection to a port in the session's sandbox.

@@ -3,7 +3,7 @@
 use hyper::Method;
 use shared_protocol::SessionId;
 use shared_protocol::api::{
-    CreateSessionRequest, OkView, PoolView, SessionStatus, SessionView, SetPoolRequest, UpdateSessionRequest,
+    OkView, PoolView, SessionStatus, SessionView, SetPoolRequest, StatsView, UpdateSessionRequest,
 };
 
 use super::files::escaped;
@@ -15,10 +15,6 @@ pub(super) fn session_path(id: &SessionId, resource: &str) -> String {
 }
 
 impl Client {
-    pub async fn create_session(&self, wanted: &CreateSessionRequest) -> Result<SessionView, ClientError> {
-        self.post("/v1/sessions", wanted).await
-    }
-
     /// Lists sessions that have not ended, or those with a given status. Labels are `k=v`; a session must have all of them.
     pub async fn sessions(
         &self,
@@ -32,7 +28,20 @@ impl Client {
         self.get(&format!("/v1/sessions{mark}{}", query.join("&"))).await
     }
 
-    /// Pauses or resumes a session: `change` is `pause` or `resume`.
+    /// The sessions that have not ended and have this name: for an admin, there may be one of each owner.
+    pub async fn sessions_named(&self, name: &str) -> Result<Vec<SessionView>, ClientError> {
+        self.get(&format!("/v1/sessions?name={}", escaped(name.as_bytes()))).await
+    }
+
+    pub async fn session(&self, id: &SessionId) -> Result<SessionView, ClientError> {
+        self.get(&format!("/v1/sessions/{id}")).await
+    }
+
+    pub async fn stats(&self, id: &SessionId) -> Result<StatsView, ClientError> {
+        self.get(&session_path(id, "stats")).await
+    }
+
+    /// Changes what a session does: `change` is `pause`, `resume`, `stop` or `start`.
     pub async fn change_session(&self, id: &SessionId, change: &str) -> Result<SessionView, ClientError> {
         let request = request(Method::POST, &session_path(id, change), empty())?;
         self.document(request, ReplyTimeout::Bounded).await

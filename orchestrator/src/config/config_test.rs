@@ -36,7 +36,7 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.sessions.max_sessions, 8);
     assert_eq!(config.data_dir, PathBuf::from("/from/file"));
-    assert_eq!(config.images["python"], "host");
+    assert_eq!(config.images.names["python"], "host");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_mistake_is_one_line_that_names_its_place_and_what_is_allowed() {
         ("\n# grüße\nnonsense = 1", ["cove.toml:3: nonsense", "is not a setting of cove"]),
         ("max_sessions = 1", ["cove.toml:1: max_sessions", "did you mean sessions.max_sessions?"]),
         ("[image]\npython = 'x'", ["cove.toml:2: image.python", "did you mean images.python?"]),
-        ("[images]\npython = 'no such'", ["cove.toml:2: images.python", "host or the name of an imported image"]),
+        ("[images]\npython = 'no such'", ["cove.toml:2: images.python", "host or the name of an image"]),
         ("x = 1\n\ny = [", ["cove.toml:3", ""]),
         ("[docker]\nnetwork = 'host'", ["cove.toml:2: docker.network", "network of the engine"]),
         ("[docker]\nnetwork = 'container:x'", ["cove.toml:2: docker.network", "network of the engine"]),

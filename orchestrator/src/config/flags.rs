@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::ServeMode;
 use super::settings::Settings;
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -30,12 +31,23 @@ pub struct ServeFlags {
     /// Format of the log on standard error: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
-    /// Stop when standard input ends: for a program that starts a private daemon.
+    /// Serve one program: print the address and the key as one line of JSON, stop when standard input ends, and end all sessions
+    #[arg(long, conflicts_with_all = ["listen", "socket", "api_key_file", "until_stdin_closes"])]
+    pub embedded: bool,
+    /// Stop when standard input ends: for a command that starts a private daemon.
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
 }
 
 impl ServeFlags {
+    pub(super) fn mode(&self) -> ServeMode {
+        match (self.embedded, self.until_stdin_closes) {
+            (true, _) => ServeMode::Embedded,
+            (false, true) => ServeMode::Command,
+            (false, false) => ServeMode::Service,
+        }
+    }
+
     pub(super) fn add_to(&self, settings: &mut Settings) {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         settings.add_flag("server.listen", "--listen", self.listen.clone());

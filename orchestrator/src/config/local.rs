@@ -1,7 +1,11 @@
 //! `[local]`: settings of the embedded runtime.
 
 use super::ConfigError;
+use super::sessions::MAX_MIB;
 use super::settings::Settings;
+
+/// The smallest file system that disks can be on.
+const MIN_TOTAL_MB: u64 = 128;
 
 /// A protection of sandboxes that the control of a test can turn off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +46,39 @@ impl Protection {
     }
 }
 
+/// Where the disks of sandboxes are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DiskSetting {
+    /// The best of the others that this host can do.
+    #[default]
+    Auto,
+    /// Subvolumes of the data directory's own file system.
+    Btrfs,
+    /// Subvolumes of a file system in a file in the data directory.
+    Loop,
+    /// In memory.
+    Tmpfs,
+}
+
+impl std::str::FromStr for DiskSetting {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "btrfs" => Ok(Self::Btrfs),
+            "loop" => Ok(Self::Loop),
+            "tmpfs" => Ok(Self::Tmpfs),
+            _ => Err(()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocalSettings {
+    pub disk: DiskSetting,
+    /// The size of all disks together. By default what the data directory's file system has free, less the reserve.
+    pub disk_total_mb: Option<u64>,
     /// Names in the host's `/etc` that sandboxes see in addition to the built-in ones.
     pub etc: Vec<String>,
     /// Protections to turn off. Only for tests that show what a protection is for.
@@ -62,7 +97,12 @@ impl LocalSettings {
             };
             disabled_protections.push(found);
         }
-        Ok(Self { etc: etc(settings)?, disabled_protections })
+        Ok(Self {
+            disk: settings.parsed("local.disk", "auto, btrfs, loop or tmpfs")?.unwrap_or_default(),
+            disk_total_mb: settings.optional_whole("local.disk_total_mb", MIN_TOTAL_MB..=MAX_MIB)?,
+            etc: etc(settings)?,
+            disabled_protections,
+        })
     }
 }
 

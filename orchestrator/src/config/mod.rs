@@ -11,6 +11,7 @@ mod flags;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+mod images;
 mod local;
 mod log;
 mod network;
@@ -19,20 +20,22 @@ mod preview;
 mod server;
 mod sessions;
 mod settings;
+mod snapshots;
 mod suggestion;
 mod workspaces;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use shared_protocol::{RuntimeName, SessionId};
+use shared_protocol::RuntimeName;
 
 pub use audit::AuditConfig;
 pub use data_dir::{DAEMON_FILE, DaemonFile, KEY_FILE, LINK_KEY_FILE, LOCK_FILE, default_data_dir};
 pub use docker::{DockerSettings, Pull};
 pub use exec::ExecConfig;
 pub use flags::ServeFlags;
-pub use local::{LocalSettings, Protection};
+pub use images::{ImagePull, ImagesConfig};
+pub use local::{DiskSetting, LocalSettings, Protection};
 pub use log::{LogConfig, LogFormat};
 pub use network::NetworkConfig;
 use origin::Origin;
@@ -40,7 +43,8 @@ pub use preview::{PreviewConfig, Scheme};
 pub use server::{ApiKey, ServerConfig};
 pub use sessions::{OnStop, SessionsConfig, host_memory_mb};
 use settings::Settings;
-pub use workspaces::WorkspacesConfig;
+pub use snapshots::SnapshotsConfig;
+pub use workspaces::{WorkspaceStorage, WorkspacesConfig};
 
 /// The exit status for an error that the user has to correct, as in `sysexits.h`.
 pub const EXIT_USAGE: u8 = 64;
@@ -86,15 +90,33 @@ pub struct Config {
     pub local: LocalSettings,
     pub docker: DockerSettings,
     pub workspaces: WorkspacesConfig,
+    pub snapshots: SnapshotsConfig,
     pub audit: AuditConfig,
     pub network: NetworkConfig,
     pub preview: PreviewConfig,
-    /// The image of the local runtime for each image name.
-    pub images: BTreeMap<String, String>,
+    pub images: ImagesConfig,
     /// How many sandboxes of each image wait in a pool of the default runtime.
     pub pool: BTreeMap<String, u64>,
-    /// Whether this is a private daemon, which ends with the program that started it.
-    pub until_stdin_closes: bool,
+    pub mode: ServeMode,
+}
+
+/// Who the daemon runs for. A daemon for one program is private: it ends when its standard input does, ends its sessions with it,
+/// fills no pools and opens no socket.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ServeMode {
+    /// For everybody who has a key.
+    #[default]
+    Service,
+    /// For one command of `cove`.
+    Command,
+    /// For one program that uses a client library.
+    Embedded,
+}
+
+impl ServeMode {
+    pub fn is_private(self) -> bool {
+        self != Self::Service
+    }
 }
 
 impl Config {
@@ -149,27 +171,15 @@ impl Config {
             local: LocalSettings::read(&mut settings)?,
             docker: DockerSettings::read(&mut settings)?,
             workspaces: WorkspacesConfig::read(&mut settings)?,
+            snapshots: SnapshotsConfig::read(&mut settings)?,
             network: NetworkConfig::read(&mut settings)?,
             preview: PreviewConfig::read(&mut settings)?,
-            images: images(&mut settings)?,
+            images: ImagesConfig::read(&mut settings)?,
             pool: settings.numbers("pool", 0..=MAX_POOL_SIZE)?,
-            until_stdin_closes: flags.until_stdin_closes,
+            mode: flags.mode(),
         };
         settings.finish()?;
         Ok(config)
-    }
-}
-
-/// `[images]`. Whether an image is imported is not asked here: that may change while the daemon runs.
-fn images(settings: &mut Settings) -> Result<BTreeMap<String, String>, ConfigError> {
-    let images = settings.section("images")?;
-    match images.iter().find(|(_, source)| SessionId::new(source.as_str()).is_err()) {
-        None => Ok(images),
-        Some((name, source)) => {
-            let key = format!("images.{name}");
-            let message = format!("must be host or the name of an imported image, not {source:?}");
-            Err(ConfigError::new(settings.origin_of(&key).unwrap_or_default(), &key, message))
-        }
     }
 }
 

@@ -8,9 +8,13 @@ use super::settings::Settings;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionsConfig {
     pub max_sessions: u64,
-    /// The memory limit for all sessions together. `None` means no limit, because sessions rarely use all of their memory at
-    /// the same time.
+    /// The memory limit for all sessions together. By default what sandboxes may use of the host, times the factor below.
     pub max_total_memory_mb: Option<u64>,
+    /// How often the host's memory may be promised, because sessions rarely use all of theirs at the same time.
+    pub memory_overcommit: u64,
+    /// The same for the disk.
+    pub max_total_disk_mb: Option<u64>,
+    pub disk_overcommit: u64,
     pub max_total_cpus: Option<f64>,
     pub default_ttl_seconds: u64,
     pub max_ttl_seconds: u64,
@@ -24,6 +28,9 @@ pub struct SessionsConfig {
     pub max_resources: ResourcesView,
     /// The memory that all sandboxes together leave to the daemon and the rest of the host.
     pub host_reserve_mb: u64,
+    /// What the disks of all sandboxes together leave free on the data directory's file system. By default a tenth of it, and at
+    /// most 10 GiB.
+    pub host_reserve_disk_mb: Option<u64>,
     /// The CPU weight of all sandboxes together, in percent of the default weight of a process group.
     pub cpu_weight_percent: u64,
     /// The profiles that a create may ask for.
@@ -54,7 +61,8 @@ const MAX_TTL_SECONDS: u64 = 366 * 24 * 3600;
 const MAX_MAX_SESSIONS: u64 = 100_000;
 const MAX_PIDS: u64 = 1 << 22;
 /// The largest size in MiB: one pebibyte.
-const MAX_MIB: u64 = 1 << 30;
+pub(super) const MAX_MIB: u64 = 1 << 30;
+const MAX_OVERCOMMIT: u64 = 1_000_000;
 const MAX_CPU_WEIGHT_PERCENT: u64 = 1000;
 
 /// The part of the host's memory that is left to it by default, and the most that this is.
@@ -70,21 +78,29 @@ impl Default for SessionsConfig {
         Self {
             max_sessions: 1024,
             max_total_memory_mb: None,
+            memory_overcommit: 100,
+            max_total_disk_mb: None,
+            disk_overcommit: 200,
             max_total_cpus: None,
             default_ttl_seconds: 1800,
             max_ttl_seconds: 30 * 24 * 3600,
             default_idle_pause_seconds: 0,
             default_image: "base".into(),
             on_stop: None,
-            default_resources: ResourcesView { cpus: 1.0, memory_mb: 1024.min(memory_mb), pids: 256, disk_mb: 512 },
+            default_resources: ResourcesView {
+                cpus: 1.0,
+                memory_mb: 2048.min(memory_mb),
+                pids: 256,
+                disk_mb: 10 << 10,
+            },
             max_resources: ResourcesView {
                 cpus: u32::try_from(cpus).map_or(1.0, f64::from),
                 memory_mb,
                 pids: 32_768,
-                // The disk of a sandbox counts as its memory.
-                disk_mb: memory_mb.max(512),
+                disk_mb: 1 << 20,
             },
             host_reserve_mb: (memory_mb / HOST_RESERVE_SHARE).min(MAX_HOST_RESERVE_MB),
+            host_reserve_disk_mb: None,
             cpu_weight_percent: 25,
             // It reaches only processes of the session, and only by a call that programs may make to their children anyway.
             allowed_profiles: vec![Profile::Ptrace],
@@ -115,6 +131,9 @@ impl SessionsConfig {
         let config = Self {
             max_sessions: s.whole("sessions.max_sessions", host.max_sessions, 0..=MAX_MAX_SESSIONS)?,
             max_total_memory_mb: s.optional_whole("sessions.max_total_memory_mb", 0..=MAX_MIB)?,
+            memory_overcommit: s.whole("sessions.memory_overcommit", host.memory_overcommit, 1..=MAX_OVERCOMMIT)?,
+            max_total_disk_mb: s.optional_whole("sessions.max_total_disk_mb", 0..=MAX_MIB)?,
+            disk_overcommit: s.whole("sessions.disk_overcommit", host.disk_overcommit, 1..=MAX_OVERCOMMIT)?,
             max_total_cpus: s.optional_number("sessions.max_total_cpus", 0.0..=1e6)?,
             default_ttl_seconds: s.whole(
                 "sessions.default_ttl_seconds",
@@ -138,6 +157,7 @@ impl SessionsConfig {
                 disk_mb: s.whole("sessions.default_disk_mb", d.disk_mb, 1..=MAX_MIB)?,
             },
             host_reserve_mb: s.whole("sessions.host_reserve_mb", host.host_reserve_mb, 0..=MAX_MIB)?,
+            host_reserve_disk_mb: s.optional_whole("sessions.host_reserve_disk_mb", 0..=MAX_MIB)?,
             cpu_weight_percent: s.whole(
                 "sessions.cpu_weight_percent",
                 host.cpu_weight_percent,
@@ -151,6 +171,12 @@ impl SessionsConfig {
             return Err(ConfigError::new(s.origin_of(KEY).unwrap_or_default(), KEY, message));
         }
         config.check(s)
+    }
+
+    /// The memory limit for all sessions together.
+    pub fn total_memory_mb(&self) -> u64 {
+        let usable = host_memory_mb().saturating_sub(self.host_reserve_mb);
+        self.max_total_memory_mb.unwrap_or_else(|| usable.saturating_mul(self.memory_overcommit))
     }
 
     /// Refuses a default that was configured above its maximum, and lowers one that was not configured.

@@ -10,8 +10,20 @@ use super::origin::Origin;
 use super::{ConfigError, suggestion};
 
 /// Variables `COVE_SECTION_…` with these sections are settings. Others that begin with `COVE_` may belong to other programs.
-const SECTIONS: [&str; 11] =
-    ["server", "sessions", "exec", "log", "local", "docker", "pool", "workspaces", "audit", "network", "preview"];
+const SECTIONS: [&str; 12] = [
+    "server",
+    "sessions",
+    "snapshots",
+    "exec",
+    "log",
+    "local",
+    "docker",
+    "pool",
+    "workspaces",
+    "audit",
+    "network",
+    "preview",
+];
 
 /// Short variables for the most common settings.
 const SHORT_VARIABLES: [(&str, &str); 6] = [
@@ -209,6 +221,14 @@ impl Settings {
         pairs.ok_or_else(|| ConfigError::new(origin, key, "must be a table of strings".into()))
     }
 
+    /// A value of any type. A variable or a flag gives a string.
+    pub fn value(&mut self, key: &str) -> Result<Option<toml::Value>, ConfigError> {
+        Ok(self.take(key).map(|(value, _)| match value {
+            Value::Text(text) => toml::Value::String(text),
+            Value::Toml(value) => value,
+        }))
+    }
+
     /// A table of any values. A variable cannot have one.
     pub fn table(&mut self, key: &str) -> Result<Option<toml::Table>, ConfigError> {
         match self.take(key) {
@@ -226,10 +246,10 @@ impl Settings {
         self.given.keys().filter_map(named).collect()
     }
 
-    /// All settings of a section whose keys the user chooses.
-    pub fn section(&mut self, section: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+    /// All settings of a section whose keys the user chooses, except for some that are the section's own.
+    pub fn section(&mut self, section: &str, own: &[&str]) -> Result<BTreeMap<String, String>, ConfigError> {
         let mut found = BTreeMap::new();
-        for (key, name) in self.open_section(section) {
+        for (key, name) in self.open_section(section).into_iter().filter(|(_, name)| !own.contains(&name.as_str())) {
             if let Some(text) = self.text(&key)? {
                 found.insert(name, text);
             }

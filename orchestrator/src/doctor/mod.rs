@@ -10,10 +10,12 @@ use serde::Serialize;
 use shared_protocol::SessionId;
 use shared_protocol::api::ResourcesView;
 
-use crate::config::{Config, ServeFlags};
-use crate::runtime::local::{Cgroups, Host, LocalConfig, LocalRuntime, Users};
+use crate::config::{Config, ServeFlags, SessionsConfig, WorkspaceStorage, WorkspacesConfig};
+use crate::runtime::local::{
+    Cgroups, DiskReport, Disks, DisksConfig, Host, LocalConfig, LocalRuntime, OldContent, Users, is_at_least,
+};
 use crate::runtime::syscalls::{Debugging, allowed};
-use crate::runtime::{Purpose, Runtime as _, RuntimeError, SandboxSpec};
+use crate::runtime::{Origin, Purpose, Runtime as _, RuntimeError, SandboxSpec};
 use crate::spec::{SessionSpec, Variables};
 use crate::sys::landlock::{WITH_SCOPES, version as landlock_version};
 
@@ -44,14 +46,20 @@ pub async fn report(scratch: &Path) -> Vec<Finding> {
     let host = Host::look(scratch);
     let idmap = host.as_ref().is_ok_and(|host| host.idmap);
     let cgroups = Cgroups::open("cove-doctor");
+    let config = Config::load(&ServeFlags::default());
     let mut findings = vec![kernel(), separation(&users)];
+    let served = host.as_ref().is_ok_and(|host| host.proc_files.served);
     findings.extend(host.map(|host| host_files(&host.impossible_overlays())));
     findings.extend([devices(&users), system_calls(), landlock(landlock_version())]);
     findings.extend(limits(&cgroups));
+    findings.push(own_limits(&cgroups, served));
     cgroups.close();
-    findings.push(disk());
+    let disk = disk(config.as_ref().ok(), scratch);
+    let workspaces = workspace_limit(config.as_ref().ok(), disk.state);
+    findings.push(disk);
+    findings.extend(config.as_ref().ok().map(|config| overcommit(&config.sessions)));
     findings.push(owners(&users, idmap));
-    findings.push(workspace_limit());
+    findings.push(workspaces);
     findings.extend(sandbox(scratch).await);
     findings.push(docker().await);
     findings
@@ -80,17 +88,9 @@ fn finding(name: &'static str, state: FindingState, detail: impl Into<String>, r
 
 fn kernel() -> Finding {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let state = if is_at_least(&release, 5, 12) { FindingState::Enforced } else { FindingState::Missing };
+    let state = if is_at_least(&release, (5, 12)) { FindingState::Enforced } else { FindingState::Missing };
     let remedy = (state == FindingState::Missing).then_some("use Linux 5.12 or newer, for its mount calls");
     Finding { needed: true, ..finding("kernel", state, format!("Linux {}", release.trim()), remedy) }
-}
-
-fn is_at_least(release: &str, major: u32, minor: u32) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok());
-    match (numbers.next(), numbers.next()) {
-        (Some(found), Some(second)) => (found, second) >= (major, minor),
-        _ => false,
-    }
 }
 
 fn separation(users: &Users) -> Finding {
@@ -207,13 +207,50 @@ fn limits(cgroups: &Cgroups) -> Vec<Finding> {
     ]
 }
 
-fn disk() -> Finding {
-    finding(
-        "disk limit",
-        FindingState::Enforced,
-        "each sandbox has a tmpfs with size and inode limits; it counts as memory",
-        None,
-    )
+/// Where the disks of sandboxes are. It tries what the daemon would do, in a directory on the same file system if there is one.
+fn disk(config: Option<&Config>, scratch: &Path) -> Finding {
+    const NAME: &str = "disk limit";
+    let settings = config.map(DisksConfig::of).unwrap_or_default();
+    let report = match Disks::open(&settings, scratch, OldContent::Useless) {
+        Ok(disks) => {
+            let report = disks.report();
+            disks.close(OldContent::Useless);
+            report
+        }
+        Err(error) => return finding(NAME, FindingState::Missing, error.to_string(), Some("change local.disk")),
+    };
+    match report {
+        DiskReport::OnDisk { place, total, reserve } => finding(
+            NAME,
+            FindingState::Enforced,
+            format!(
+                "on {place}, {} MiB for all sandboxes together; {} MiB are kept for the host",
+                total >> 20,
+                reserve >> 20
+            ),
+            None,
+        ),
+        DiskReport::InMemory { why } => finding(
+            NAME,
+            FindingState::Partial,
+            format!("each sandbox has a tmpfs with size and inode limits, which counts as its memory: {why}"),
+            Some("run the daemon as root, on Linux 5.15 or newer with btrfs and loop devices"),
+        ),
+    }
+}
+
+/// What all sessions together are promised.
+fn overcommit(config: &SessionsConfig) -> Finding {
+    let disk = match config.max_total_disk_mb {
+        Some(limit) => format!("{limit} MiB of disk"),
+        None => format!("{} times the disk above", config.disk_overcommit),
+    };
+    let detail = format!(
+        "all sessions together may ask for {} MiB of memory and {disk}; what they use is limited to what the host has, less {} MiB of memory",
+        config.total_memory_mb(),
+        config.host_reserve_mb
+    );
+    finding("promises", FindingState::Enforced, detail, None)
 }
 
 fn owners(users: &Users, idmap: bool) -> Finding {
@@ -229,20 +266,61 @@ fn owners(users: &Users, idmap: bool) -> Finding {
     }
 }
 
-/// Whether the file system that the data directory is on, or will be on, can limit workspaces.
-fn workspace_limit() -> Finding {
-    let data_dir = Config::load(&ServeFlags::default()).map(|config| config.data_dir).map_err(|e| e.to_string());
-    let enforceable = data_dir.and_then(|data_dir| {
-        let there = data_dir.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-        crate::workspace::quota::is_enforceable(there)
-    });
-    match enforceable {
-        Ok(()) => finding("workspace limit", FindingState::Enforced, "project quotas, for workspaces.max_mb", None),
-        Err(why) => finding(
-            "workspace limit",
+/// Whether programs see the limits of their session, or what the host has.
+fn own_limits(cgroups: &Cgroups, served: bool) -> Finding {
+    let name = "limits inside";
+    match (cgroups, served) {
+        (Cgroups::None { .. }, _) => finding(
+            name,
             FindingState::Missing,
-            format!("{why}: workspaces.max_mb has no effect"),
-            Some("run the daemon as root, its data directory on ext4 or xfs mounted with prjquota"),
+            "there are none: programs see the memory and the processors of the host",
+            Some("see memory limit"),
+        ),
+        (_, false) => finding(
+            name,
+            FindingState::Partial,
+            "processors only: /dev/fuse cannot be used, so /proc/meminfo, stat and loadavg are the host's",
+            Some("load the module fuse, and let the daemon's user read and write /dev/fuse"),
+        ),
+        (_, true) => finding(
+            name,
+            FindingState::Enforced,
+            "programs find the memory, the processors and the load of their session in /proc",
+            None,
+        ),
+    }
+}
+
+/// What limits workspaces: project quotas of the file system that the data directory is on, or will be on, or the disks of sessions.
+fn workspace_limit(config: Option<&Config>, disks: FindingState) -> Finding {
+    const NAME: &str = "workspace limit";
+    let Some(config) = config else {
+        return finding(NAME, FindingState::Missing, "the configuration cannot be read", None);
+    };
+    let WorkspacesConfig { max_mb, storage, .. } = config.workspaces;
+    if max_mb == 0 {
+        let remedy = "remove workspaces.max_mb from the configuration, or set a limit";
+        return finding(NAME, FindingState::Missing, "workspaces.max_mb is 0: workspaces have no limit", Some(remedy));
+    }
+    let there = config.data_dir.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+    let quotas = crate::workspace::quota::is_enforceable(there);
+    match quotas {
+        Ok(()) if storage != WorkspaceStorage::Disk => {
+            finding(NAME, FindingState::Enforced, format!("project quotas, {max_mb} MiB for each workspace"), None)
+        }
+        _ if disks == FindingState::Enforced && storage != WorkspaceStorage::Directory => finding(
+            NAME,
+            FindingState::Enforced,
+            format!("new workspaces are on the disks of sessions, {max_mb} MiB for each"),
+            None,
+        ),
+        quotas => finding(
+            NAME,
+            FindingState::Missing,
+            format!("{}: workspaces have no limit", quotas.err().unwrap_or_else(|| "there are no disks".to_owned())),
+            Some(
+                "run the daemon as root where sessions have disks, or with its data directory on ext4 or xfs mounted with prjquota",
+            ),
         ),
     }
 }
@@ -289,6 +367,7 @@ async fn try_sandbox(scratch: &Path) -> Result<bool, RuntimeError> {
         default_image: "host".into(),
         etc: Vec::new(),
         disabled_protections: Vec::new(),
+        disks: DisksConfig::default(),
         total: None,
     })?;
     let id = SessionId::new("doctor").map_err(|e| RuntimeError::failed("naming the sandbox", e))?;
@@ -300,7 +379,9 @@ async fn try_sandbox(scratch: &Path) -> Result<bool, RuntimeError> {
         workspace: None,
         awaits_workspace: false,
         env: Variables::default(),
+        authority: None,
         purpose: Purpose::Session,
+        origin: Origin::Empty,
     };
     let has_network = runtime.create(&spec).await?.network.is_some();
     runtime.destroy(&id).await?;
@@ -319,13 +400,5 @@ mod tests {
         let states = [0, 1, 2, 5, 6, 9].map(|version| landlock(version).state);
         use FindingState::{Enforced, Missing, Partial};
         assert_eq!(states, [Missing, Missing, Partial, Partial, Enforced, Enforced]);
-    }
-
-    #[test]
-    fn kernel_versions_compare_by_number() {
-        assert!(is_at_least("6.1.0-13-amd64", 5, 12));
-        assert!(is_at_least("5.12.0", 5, 12));
-        assert!(!is_at_least("5.4.0-150-generic", 5, 12));
-        assert!(!is_at_least("nonsense", 5, 12));
     }
 }

@@ -4,7 +4,11 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::unpack::{Owners, unpack_entries};
+use super::entries::{Owners, UnpackLimits, Whiteouts, apply_whiteouts, unpack_entries};
+use super::stream::ArchiveStream;
+
+/// What an input may unpack to.
+const LIMITS: UnpackLimits = UnpackLimits { bytes: 1 << 20, entries: 1000 };
 
 /// Whatever an archive says, nothing changes outside the image's root. An import also runs with that root as its own; here the
 /// unpacking has to hold without.
@@ -15,8 +19,17 @@ pub fn image(bytes: &[u8]) {
         std::fs::create_dir(folder).expect("our own directory");
     }
     std::fs::write(outside.join("canary"), "alive").expect("our own directory");
-    if let Err(message) = unpack_entries(bytes, &root, Owners::Ours) {
-        assert!(!message.is_empty());
+    // As a whole root file system, as a layer of its own, and over a layer that is there.
+    for whiteouts in [Whiteouts::AreFiles, Whiteouts::ForOverlay, Whiteouts::AreDone] {
+        let unpacked = ArchiveStream::new(bytes, LIMITS.bytes).map_err(|e| e.to_string()).and_then(|stream| {
+            if whiteouts == Whiteouts::AreDone {
+                apply_whiteouts(ArchiveStream::new(bytes, LIMITS.bytes).map_err(|e| e.to_string())?, &root)?;
+            }
+            unpack_entries(stream, &root, Owners::Ours, whiteouts, LIMITS)
+        });
+        if let Err(message) = unpacked {
+            assert!(!message.is_empty());
+        }
     }
     let count = |folder: &Path| std::fs::read_dir(folder).expect("our own directory").count();
     assert_eq!((count(place.path()), count(&outside)), (2, 1));

@@ -2,28 +2,28 @@
 //! power: everything is on the disk before the image gets its name, and the name is before the import reports success.
 //!
 //! This process reads the archive. Another process, whose root is the new directory, unpacks it. So no name, link or `..` in the
-//! archive can reach anything outside.
+//! archive can reach anything outside. If it turns out to be an archive of layers, they go to the store; see `layout`.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::{HIDDEN, is_name};
+use super::entries::UnpackLimits;
+use super::error::{ImageError, at};
+use super::layers::MAX_ENTRIES;
+use super::unpack::{Report, Task};
+use super::{HIDDEN, is_name, layout, unpacker};
+use crate::image_store::ImageStore;
 
 /// How much is read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The first bytes of compressed files, with the format and the command to use instead.
-const COMPRESSED: [(&[u8], &str, &str); 4] = [
-    (&[0x1f, 0x8b], "gzip", "zcat FILE | cove image import NAME -"),
-    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstdcat FILE | cove image import NAME -"),
-    (&[0xfd, b'7', b'z', b'X', b'Z'], "xz", "xzcat FILE | cove image import NAME -"),
-    (b"BZh", "bzip2", "bzcat FILE | cove image import NAME -"),
-];
+/// An import has no limit but the disk: whoever runs the command could also copy the files.
+const LIMITS: UnpackLimits = UnpackLimits { bytes: u64::MAX, entries: MAX_ENTRIES };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportSummary {
@@ -33,47 +33,34 @@ pub struct ImportSummary {
     pub skipped: u64,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    #[error("{0:?} is not a valid image name: use 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit")]
-    Name(String),
-    #[error("there is already an image {0:?}; remove it first with: cove image rm {0}")]
-    Exists(String),
-    #[error("{0}")]
-    Archive(String),
-    #[error("{step}")]
-    Io {
-        step: String,
-        #[source]
-        source: io::Error,
-    },
-}
-
-fn at(step: impl Into<String>) -> impl FnOnce(io::Error) -> ImportError {
-    let step = step.into();
-    move |source| ImportError::Io { step, source }
-}
-
-/// `source` is a tar file, a directory, or `-` for standard input. `progress` gets the bytes read so far.
+/// `source` is a tar file, compressed or not, a directory, or `-` for standard input. `progress` gets the bytes read so far.
 pub fn import(
     images_dir: &Path,
     name: &str,
     source: &Path,
     progress: &mut dyn FnMut(u64),
-) -> Result<ImportSummary, ImportError> {
+) -> Result<ImportSummary, ImageError> {
     if !is_name(name) {
-        return Err(ImportError::Name(name.to_owned()));
+        return Err(ImageError::Name(name.to_owned()));
     }
-    if super::rootfs(images_dir, name).is_some() {
-        return Err(ImportError::Exists(name.to_owned()));
+    let store = ImageStore::new(images_dir);
+    if super::rootfs(images_dir, name).is_some() || store.find(name).is_some_and(|image| image.name == name) {
+        return Err(ImageError::Exists(name.to_owned()));
     }
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(images_dir)
         .map_err(at("making the images directory"))?;
+    if source.is_dir() && layout::is_layout(source) {
+        return layout::import(&store, name, source);
+    }
     let staging = Staging::new(images_dir, name).map_err(at("making a directory for the image"))?;
-    let summary = unpack(&staging.rootfs(), source, progress)?;
+    let summary = unpack(&staging.rootfs(), source, progress)?.summary;
+    if layout::is_layout(&staging.rootfs()) {
+        return layout::import(&store, name, &staging.rootfs());
+    }
+    unpacker::run(&staging.rootfs(), &Task::Complete, None).map_err(ImageError::Archive)?;
     let place = images_dir.join(name);
     let directory = File::open(images_dir).map_err(at("opening the images directory"))?;
     // One call for the whole file system: a call for each of many thousand files takes much longer.
@@ -106,32 +93,22 @@ impl Drop for Staging {
     }
 }
 
-fn unpack(rootfs: &Path, source: &Path, progress: &mut dyn FnMut(u64)) -> Result<ImportSummary, ImportError> {
-    let mut child = Command::new("/proc/self/exe")
-        .arg(super::unpack::SUBCOMMAND)
-        .arg(rootfs)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
+fn unpack(rootfs: &Path, source: &Path, progress: &mut dyn FnMut(u64)) -> Result<Report, ImageError> {
+    let mut child = unpacker::start(rootfs, &Task::Files(LIMITS), Stdio::piped())
         .map_err(at("starting the process that unpacks"))?;
     let fed = match child.stdin.take() {
         Some(stdin) => feed(stdin, source, progress),
         None => Err(at("starting the process that unpacks")(io::ErrorKind::BrokenPipe.into())),
     };
-    let output = child.wait_with_output().map_err(at("waiting for the process that unpacks"))?;
-    let report = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    match (fed, output.status.success()) {
-        (Ok(()), true) => serde_json::from_str(&report).map_err(|e| ImportError::Archive(format!("unpacking: {e}"))),
+    match (fed, unpacker::finish(child).map_err(ImageError::Archive)) {
+        (Ok(()), finished) => finished,
         // The process says why it ended, which is more useful than that the pipe to it broke.
-        (Err(ImportError::Io { source, .. }), false) if source.kind() == io::ErrorKind::BrokenPipe => {
-            Err(ImportError::Archive(report))
-        }
+        (Err(ImageError::Io { source, .. }), Err(said)) if source.kind() == io::ErrorKind::BrokenPipe => Err(said),
         (Err(error), _) => Err(error),
-        (Ok(()), false) => Err(ImportError::Archive(report)),
     }
 }
 
-fn feed(stdin: ChildStdin, source: &Path, progress: &mut dyn FnMut(u64)) -> Result<(), ImportError> {
+fn feed(stdin: ChildStdin, source: &Path, progress: &mut dyn FnMut(u64)) -> Result<(), ImageError> {
     let reading = || format!("reading {}", source.display());
     if source == Path::new("-") {
         return copy(&mut io::stdin().lock(), stdin, progress).map_err(at("reading standard input"));
@@ -157,10 +134,6 @@ fn copy(from: &mut dyn Read, mut to: ChildStdin, progress: &mut dyn FnMut(u64)) 
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        let magic = COMPRESSED.iter().find(|(magic, ..)| total == 0 && chunk[..count].starts_with(magic));
-        if let Some((_, kind, remedy)) = magic {
-            return Err(io::Error::other(format!("it is compressed with {kind}; use: {remedy}")));
-        }
         to.write_all(&chunk[..count])?;
         total += u64::try_from(count).unwrap_or(0);
         progress(total);

@@ -1,36 +1,58 @@
-//! The process that unpacks an image. Its root is the root of the new image, so no name in the archive leads outside.
+//! The process that unpacks. Its root is the directory that it unpacks into, so no name in the archive leads outside.
+//!
+//! It reads the archive from its standard input, and its task from its command line; it prints one line: a report as JSON, or what
+//! went wrong.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use nix::mount::{MsFlags, mount};
 use nix::sched::CloneFlags;
-use shared_protocol::SANDBOX_USER;
-
-use crate::runtime::netns::resolv_conf;
+use oci_registry::Digest;
+use serde::{Deserialize, Serialize};
 
 use super::ImportSummary;
+use super::complete::complete;
+use super::entries::{Owners, UnpackLimits, Whiteouts, apply_whiteouts, unpack_entries};
+use super::stream::ArchiveStream;
+use crate::image_store::ImageUser;
+use crate::sys::mount::{Overlay, Restrictions, attach, overlay};
 
 /// The hidden subcommand that makes `cove` unpack an image.
 pub const SUBCOMMAND: &str = "__unpack-image";
 
-/// The directories that a sandbox mounts something on, with their modes. They are created if they are missing.
-const MOUNT_POINTS: [(&str, u32); 10] = [
-    ("dev", 0o755),
-    ("proc", 0o555),
-    ("run", 0o755),
-    ("sys", 0o555),
-    ("tmp", 0o1777),
-    ("var", 0o755),
-    ("var/tmp", 0o1777),
-    ("workspace", 0o755),
-    ("home", 0o755),
-    ("home/sandbox", 0o755),
-];
+/// What the process is started for. Each unpacks into the directory that is its root.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Task {
+    /// Unpack an archive as it is.
+    Files(UnpackLimits),
+    /// Unpack one layer, with whiteouts as overlayfs has them.
+    Layer(UnpackLimits),
+    /// Unpack a layer over the ones below it, in one tree.
+    Flatten(UnpackLimits),
+    /// Add what a sandbox needs.
+    Complete,
+    /// Put these layers together as in the next task, to see whether this host can.
+    TryLayers { layers: Vec<PathBuf>, upper: PathBuf, work: PathBuf },
+    /// Put these layers together, the topmost first, and write what a sandbox needs and they lack to `upper`. The root serves as a place
+    /// to mount at.
+    CompleteLayers { layers: Vec<PathBuf>, upper: PathBuf, work: PathBuf },
+    /// Put these layers together, and find the user of this name in them.
+    FindUser { layers: Vec<PathBuf>, upper: PathBuf, work: PathBuf, user: String },
+}
 
-/// Where bash may be. It is the one program that every sandbox needs.
-const SHELLS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+/// What the process reports.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Report {
+    pub summary: ImportSummary,
+    /// The digest of the archive without its compression.
+    pub diff_id: Option<Digest>,
+    #[serde(default)]
+    pub user: Option<ImageUser>,
+}
 
 /// The whole program of a process that was started to unpack an image; `None` for any other process. It must be called before any
 /// thread is made.
@@ -39,61 +61,75 @@ pub fn main() -> Option<ExitCode> {
     if arguments.next()? != SUBCOMMAND {
         return None;
     }
+    // What is unpacked for a process that is gone is of no use, and would be written while the next one tidies up.
+    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     let root = PathBuf::from(arguments.next()?);
-    let (text, code) = match run(&root) {
-        Ok(summary) => (serde_json::to_string(&summary).unwrap_or_default(), ExitCode::SUCCESS),
+    let task: Task = serde_json::from_str(arguments.next()?.to_str()?).ok()?;
+    let (text, code) = match run(&root, &task) {
+        Ok(report) => (serde_json::to_string(&report).unwrap_or_default(), ExitCode::SUCCESS),
         Err(message) => (message, ExitCode::FAILURE),
     };
     let _ = writeln!(io::stdout(), "{text}");
     Some(code)
 }
 
-fn run(root: &Path) -> Result<ImportSummary, String> {
+fn run(root: &Path, task: &Task) -> Result<Report, String> {
     // Asked first: in the user namespace of `confine`, an ordinary user is root too.
-    let keeps_owners = nix::unistd::geteuid().is_root();
+    let owners = if nix::unistd::geteuid().is_root() { Owners::OfArchive } else { Owners::Ours };
+    if let Task::CompleteLayers { layers, upper, work }
+    | Task::TryLayers { layers, upper, work }
+    | Task::FindUser { layers, upper, work, .. } = task
+    {
+        put_together(root, layers, upper, work).map_err(|e| format!("putting the layers together: {e}"))?;
+    }
     confine(root).map_err(|e| format!("confining the unpacking to {}: {e}", root.display()))?;
-    let owners = if keeps_owners { Owners::OfArchive } else { Owners::Ours };
-    let (summary, is_docker_save) = unpack_entries(io::BufReader::new(io::stdin().lock()), Path::new("/"), owners)?;
-    if is_docker_save && !Path::new("/bin").exists() && !Path::new("/usr").exists() {
-        return Err("it is an archive of layers (docker save); make a flat one with: \
-                    docker export $(docker create IMAGE) > FILE"
-            .into());
+    let unpack = |limits: &UnpackLimits, whiteouts| unpack(owners, *limits, whiteouts);
+    match task {
+        Task::Files(limits) => unpack(limits, Whiteouts::AreFiles),
+        Task::Layer(limits) => unpack(limits, Whiteouts::ForOverlay),
+        Task::Flatten(limits) => {
+            // Whiteouts remove from lower layers alone, wherever they stand in the archive. So it is read twice.
+            let mut input = stdin().map_err(|e| e.to_string())?;
+            apply_whiteouts(ArchiveStream::new(&input, limits.bytes).map_err(|e| e.to_string())?, Path::new("/"))?;
+            input.rewind().map_err(|e| format!("reading the layer again: {e}"))?;
+            unpack(limits, Whiteouts::AreDone)
+        }
+        Task::TryLayers { .. } => Ok(Report::default()),
+        Task::FindUser { user, .. } => {
+            Ok(Report { user: super::user::find(Path::new("/"), user), ..Report::default() })
+        }
+        Task::Complete | Task::CompleteLayers { .. } => complete(Path::new("/")).map(|()| Report::default()),
     }
-    complete()?;
-    Ok(summary)
 }
 
-/// The owner that unpacked files get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owners {
-    OfArchive,
-    Ours,
+fn unpack(owners: Owners, limits: UnpackLimits, whiteouts: Whiteouts) -> Result<Report, String> {
+    let input = stdin().map_err(|e| e.to_string())?;
+    let mut stream = ArchiveStream::new(input, limits.bytes).map_err(|e| e.to_string())?;
+    let summary = unpack_entries(&mut stream, Path::new("/"), owners, whiteouts, limits)?;
+    let diff_id = stream.finish().map_err(|e| format!("reading to the end: {e}"))?;
+    Ok(Report { summary, diff_id: Some(diff_id), user: None })
 }
 
-/// Unpacks all entries of an archive below `root`. The second value says whether it looks like the output of `docker save`.
-pub fn unpack_entries(from: impl io::Read, root: &Path, owners: Owners) -> Result<(ImportSummary, bool), String> {
-    let mut archive = tar::Archive::new(from);
-    archive.set_preserve_permissions(true);
-    archive.set_preserve_ownerships(owners == Owners::OfArchive);
-    let mut summary = ImportSummary::default();
-    let mut is_docker_save = false;
-    for entry in archive.entries().map_err(|e| format!("it is not a tar archive: {e}"))? {
-        let mut entry = entry.map_err(|e| format!("it is not a tar archive, or it is damaged: {e}"))?;
-        let name = entry.path().map(|path| path.display().to_string()).unwrap_or_default();
-        is_docker_save |= name == "manifest.json";
-        let kind = entry.header().entry_type();
-        if kind.is_character_special() || kind.is_block_special() || kind.is_fifo() {
-            summary.skipped += 1;
-            continue;
-        }
-        // A sparse entry can claim any size.
-        summary.bytes = summary.bytes.saturating_add(entry.size());
-        if !entry.unpack_in(root).map_err(|e| format!("unpacking {name:?}: {e}"))? {
-            return Err(format!("the archive contains {name:?}, which leads out of the image"));
-        }
-        summary.files += 1;
-    }
-    Ok((summary, is_docker_save))
+fn stdin() -> io::Result<File> {
+    let input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(input.into())
+}
+
+/// Mounts an overlay of all layers over `root`, in a mount namespace of this process alone.
+fn put_together(root: &Path, layers: &[PathBuf], upper: &Path, work: &Path) -> io::Result<()> {
+    nix::sched::unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+    let text = |path: &Path| path.display().to_string();
+    let layers: Vec<String> = layers.iter().map(|path| text(path)).collect();
+    let lower = match layers.as_slice() {
+        // Without an upper directory the kernel wants two; with one, one is enough.
+        [] => return Err(io::Error::other("there are none")),
+        layers => layers,
+    };
+    let directories = Overlay { lower, upper: Some((text(upper), text(work))) };
+    let restrictions = Restrictions { no_suid: true, no_dev: true, no_exec: true, read_only: false };
+    let tree = overlay(&directories, restrictions, root)?;
+    attach(tree.as_fd(), File::open(root)?.as_fd())
 }
 
 fn confine(root: &Path) -> nix::Result<()> {
@@ -111,43 +147,4 @@ fn confine(root: &Path) -> nix::Result<()> {
     // So that files get the modes that the archive says.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     Ok(())
-}
-
-/// Adds what a sandbox needs and the archive does not have.
-fn complete() -> Result<(), String> {
-    for (name, mode) in MOUNT_POINTS {
-        let path = Path::new("/").join(name);
-        if path.is_dir() {
-            continue;
-        }
-        std::fs::DirBuilder::new().mode(mode).create(&path).map_err(|e| format!("making {}: {e}", path.display()))?;
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).map_err(|e| e.to_string())?;
-    }
-    // The sandbox's user, where the image has no user with that id.
-    let id = SANDBOX_USER.to_string();
-    let user = format!("sandbox:x:{id}:{id}:sandbox:/home/sandbox:/bin/bash\n");
-    let group = format!("sandbox:x:{id}:\n");
-    for (file, line) in [("/etc/passwd", user), ("/etc/group", group)] {
-        // An image without these files has no user names, and needs none.
-        let Ok(known) = std::fs::read_to_string(file) else { continue };
-        if !known.lines().any(|line| line.split(':').nth(2) == Some(id.as_str())) {
-            let gap = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
-            std::fs::write(file, format!("{known}{gap}{line}")).map_err(|e| format!("adding a user to {file}: {e}"))?;
-        }
-    }
-    // An image has no name server of its own: it may have that of the machine that made it, or a link to nowhere.
-    if Path::new("/etc").is_dir() {
-        let _ = std::fs::remove_file("/etc/resolv.conf");
-        std::fs::write("/etc/resolv.conf", resolv_conf()).map_err(|e| format!("writing /etc/resolv.conf: {e}"))?;
-        let readable = PermissionsExt::from_mode(0o644);
-        std::fs::set_permissions("/etc/resolv.conf", readable).map_err(|e| e.to_string())?;
-    }
-    if SHELLS.iter().any(|shell| Path::new(shell).is_file()) {
-        Ok(())
-    } else {
-        Err(format!(
-            "the image has no bash (looked for {}), which every session needs for its shells",
-            SHELLS.join(", ")
-        ))
-    }
 }

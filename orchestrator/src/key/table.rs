@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 use shared_protocol::KeyName;
-use shared_protocol::api::KeyRole;
+use shared_protocol::api::{KeyRole, NetworkSpec};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::watch;
 
@@ -28,6 +28,8 @@ pub struct KeyFacts {
     pub name: KeyName,
     pub role: KeyRole,
     pub limits: OwnerLimits,
+    /// The most that its sessions may reach, in place of the daemon's maximum.
+    pub max_network: Option<NetworkSpec>,
     /// `None` for the first key.
     pub created_at: Option<SystemTime>,
     /// Becomes true when the key is removed.
@@ -35,8 +37,9 @@ pub struct KeyFacts {
 }
 
 impl KeyFacts {
-    pub fn new(name: KeyName, role: KeyRole, limits: OwnerLimits, created_at: Option<SystemTime>) -> Self {
-        Self { name, role, limits, created_at, removed: watch::Sender::new(false) }
+    pub fn new(spec: KeySpec, created_at: Option<SystemTime>) -> Self {
+        let KeySpec { name, role, limits, max_network } = spec;
+        Self { name, role, limits, max_network, created_at, removed: watch::Sender::new(false) }
     }
 
     /// Waits until the key is removed.
@@ -52,6 +55,14 @@ pub struct KeySpec {
     pub name: KeyName,
     pub role: KeyRole,
     pub limits: OwnerLimits,
+    pub max_network: Option<NetworkSpec>,
+}
+
+impl KeySpec {
+    /// A key without limits of its own.
+    pub fn plain(name: KeyName, role: KeyRole) -> Self {
+        Self { name, role, limits: OwnerLimits::default(), max_network: None }
+    }
 }
 
 /// The secret of a new key. It is shown to the caller once, and never logged.
@@ -86,6 +97,11 @@ struct Inner {
     store: Store,
 }
 
+fn spec_of(row: &KeyRow) -> KeySpec {
+    let KeyRow { name, role, limits, max_network, .. } = row.clone();
+    KeySpec { name, role, limits, max_network }
+}
+
 fn hash(secret: &[u8]) -> Hash {
     Sha256::digest(secret).into()
 }
@@ -94,11 +110,11 @@ impl KeyTable {
     /// The keys of the store, and the first key with the secret that the configuration or the data directory has.
     pub fn open(first_secret: &str, store: Store) -> Self {
         let known = |row: &KeyRow| {
-            let facts = KeyFacts::new(row.name.clone(), row.role, row.limits, Some(row.created_at));
+            let facts = KeyFacts::new(spec_of(row), Some(row.created_at));
             (row.name.clone(), Known { hash: row.hash, facts: Arc::new(facts) })
         };
         let others = store.keys_at_open().iter().map(known).collect();
-        let facts = KeyFacts::new(KeyName::first(), KeyRole::Admin, OwnerLimits::default(), None);
+        let facts = KeyFacts::new(KeySpec::plain(KeyName::first(), KeyRole::Admin), None);
         let first = Known { hash: hash(first_secret.as_bytes()), facts: Arc::new(facts) };
         Self(Arc::new(Inner { first, others: RwLock::new(others), store }))
     }
@@ -131,7 +147,7 @@ impl KeyTable {
 
     /// Makes a key. It works as soon as this returns, and survives a power cut.
     pub async fn add(&self, spec: KeySpec, now: SystemTime) -> Result<(Secret, Arc<KeyFacts>), KeyError> {
-        let KeySpec { name, role, limits } = spec;
+        let KeySpec { name, role, limits, max_network } = spec.clone();
         if name.is_first() || self.others().contains_key(&name) {
             return Err(KeyError::Exists(name));
         }
@@ -140,13 +156,13 @@ impl KeyTable {
         }
         let secret = Secret::new()?;
         let hash = hash(secret.0.as_bytes());
-        let row = KeyRow { name: name.clone(), hash, role, limits, created_at: now };
+        let row = KeyRow { name: name.clone(), hash, role, limits, max_network, created_at: now };
         match self.0.store.write(Write::AddKey(Box::new(row))).await {
             Ok(()) => {}
             Err(StoreError::KeyExists(name)) => return Err(KeyError::Exists(name)),
             Err(error) => return Err(KeyError::Failed(error.to_string())),
         }
-        let facts = Arc::new(KeyFacts::new(name.clone(), role, limits, Some(now)));
+        let facts = Arc::new(KeyFacts::new(spec, Some(now)));
         self.others_mut().insert(name, Known { hash, facts: facts.clone() });
         Ok((secret, facts))
     }
@@ -180,7 +196,8 @@ mod tests {
     }
 
     fn spec(text: &str, role: KeyRole) -> KeySpec {
-        KeySpec { name: name(text), role, limits: OwnerLimits { max_sessions: Some(3), max_memory_mb: None } }
+        let limits = OwnerLimits { max_sessions: Some(3), max_memory_mb: None };
+        KeySpec { limits, max_network: Some(NetworkSpec::preset("packages")), ..KeySpec::plain(name(text), role) }
     }
 
     fn who(table: &KeyTable, secret: &str) -> Option<(String, KeyRole)> {
@@ -209,6 +226,7 @@ mod tests {
         assert_eq!(who(&table, &secret), Some(("alice".into(), KeyRole::User)));
         assert_eq!(who(&table, "the-first-key"), None);
         let facts = table.identify(secret.as_bytes()).unwrap();
+        assert_eq!(facts.max_network, Some(NetworkSpec::preset("packages")));
         table.remove(&name("alice")).await.unwrap();
         assert_eq!(who(&table, &secret), None);
         facts.removed().await;

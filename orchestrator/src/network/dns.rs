@@ -11,14 +11,12 @@ use std::time::Duration;
 use network_policy::{Denial, HostName};
 use network_wire::dns::{Answer, MAX_TCP_ANSWER_BYTES, Query, take_tcp_message, tcp_frame};
 use shared_protocol::api::{NetworkVerdict, NetworkWish};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::copy;
 use super::log::Entry;
 use super::resolver::{self, ResolveError};
 use super::session::SessionNetwork;
+use super::stream::Stream;
 
 /// How long a TCP connection for queries may be silent.
 const TCP_IDLE: Duration = Duration::from_secs(10);
@@ -48,19 +46,28 @@ enum Answered {
 
 /// The addresses of a name that this sandbox may be told.
 async fn look_up(session: &SessionNetwork, text: &str) -> Result<Vec<IpAddr>, Answered> {
-    let Ok(name) = HostName::from_bytes(text.as_bytes()) else { return Err(Answered::NoSuchName) };
+    let service = service_host(text);
+    let Ok(name) = HostName::from_bytes(service.unwrap_or(text).as_bytes()) else { return Err(Answered::NoSuchName) };
     let policy = session.policy();
     if let Err(denial) = policy.may_resolve(&name) {
         note_denied(session, &name, denial);
         return Err(Answered::NoSuchName);
     }
-    let found = match session.resolve(&name).await {
+    if service.is_some() {
+        // It has no address of its own, so nothing is asked outside.
+        return Ok(Vec::new());
+    }
+    let found = match session.resolve(&name, None).await {
         Ok(found) => found,
+        Err(ResolveError::Denied(denial)) => {
+            note_denied(session, &name, denial);
+            return Err(Answered::NoSuchName);
+        }
         Err(error) => {
             session.note(entry(&name, NetworkVerdict::Failed, None, name.to_string()));
             return Err(match error {
                 ResolveError::NoSuchName => Answered::NoSuchName,
-                ResolveError::Failed => Answered::Failure,
+                _ => Answered::Failure,
             });
         }
     };
@@ -83,7 +90,16 @@ async fn look_up(session: &SessionNetwork, text: &str) -> Result<Vec<IpAddr>, An
     }
 }
 
-fn note_denied(session: &SessionNetwork, name: &HostName, denial: Denial) {
+/// The host of a service's name, as `example.com` of `_http._tcp.example.com`. Some programs, such as apt, ask for it before they ask
+/// for the host. What they want is the host, so that is what is allowed or denied.
+fn service_host(name: &str) -> Option<&str> {
+    let (service, rest) = name.split_once('.')?;
+    let (protocol, host) = rest.split_once('.')?;
+    let is_known = ["_tcp", "_udp"].iter().any(|known| protocol.eq_ignore_ascii_case(known));
+    (service.starts_with('_') && is_known && !host.is_empty()).then_some(host)
+}
+
+pub fn note_denied(session: &SessionNetwork, name: &HostName, denial: Denial) {
     session.note(entry(name, NetworkVerdict::Denied, Some(denial.reason.as_str()), denial.wanted));
 }
 
@@ -96,12 +112,14 @@ fn entry(name: &HostName, verdict: NetworkVerdict, reason: Option<&'static str>,
         verdict,
         reason,
         rule,
+        is_guess: false,
+        injected: false,
         bytes: None,
     }
 }
 
 /// Answers the queries of one TCP connection until the program closes it.
-pub async fn serve_tcp(session: Arc<SessionNetwork>, mut program: TcpStream) -> io::Result<()> {
+pub async fn serve_tcp(session: Arc<SessionNetwork>, program: Stream) -> io::Result<()> {
     let mut received = Vec::new();
     for _ in 0..MAX_TCP_QUERIES {
         let message = loop {
@@ -114,7 +132,7 @@ pub async fn serve_tcp(session: Arc<SessionNetwork>, mut program: TcpStream) -> 
                 Ok(None) => {}
                 Err(_) => return Ok(()),
             }
-            let bytes = timeout(TCP_IDLE, copy::read(&program)).await??;
+            let bytes = timeout(TCP_IDLE, program.read()).await??;
             if bytes.is_empty() {
                 return Ok(());
             }
@@ -124,4 +142,25 @@ pub async fn serve_tcp(session: Arc<SessionNetwork>, mut program: TcpStream) -> 
         timeout(TCP_IDLE, program.write_all(&tcp_frame(&answer))).await??;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_service_is_what_is_behind_service_and_protocol() {
+        assert_eq!(service_host("_http._tcp.example.com"), Some("example.com"));
+        assert_eq!(service_host("_ldap._UDP.dc.example.com."), Some("dc.example.com."));
+        for name in [
+            "example.com",
+            "_dmarc.example.com",
+            "_http._tcp",
+            "_http._tcp.",
+            "http._tcp.example.com",
+            "_http._sctp.a.b",
+        ] {
+            assert_eq!(service_host(name), None, "{name}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! The gateway of one sandbox: the task that takes every connection and every DNS query of its programs.
+//! The gateway of one sandbox: the task that takes every connection and every DNS query of its programs, from sockets of the
+//! sandbox that the daemon holds, or from its runner.
 //!
 //! It ends with the session, and all connections with it.
 
@@ -8,6 +9,8 @@ use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use network_policy::Reason;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
 use shared_protocol::api::{NetworkVerdict, NetworkWish};
@@ -19,10 +22,13 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::connection::Connection;
-use super::dns;
+use super::limits::Place;
 use super::log::Entry;
 use super::session::SessionNetwork;
-use crate::runtime::netns::SandboxSockets;
+use super::stream::Stream;
+use super::{dns, proxy};
+use crate::runner_client::{RunnerClient, RunnerError};
+use crate::runtime::SandboxSockets;
 
 /// The most DNS queries over UDP that are answered at the same time. Further ones wait in the socket.
 const MAX_QUERIES: usize = 64;
@@ -33,6 +39,9 @@ const PER_SECOND: u32 = 1000;
 /// How long the gateway waits after it could not accept: the daemon may have too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const DNS_PORT: u16 = 53;
+/// How many connections of programs the runner is asked for at the same time. Each program that connects uses one up, and the next
+/// question takes a moment.
+const WAITING_ACCEPTS: usize = 16;
 
 /// A running gateway. It ends when this is dropped.
 #[derive(Debug)]
@@ -61,6 +70,11 @@ impl Gateway {
         }
         Ok(Self(tasks))
     }
+
+    /// Serves a sandbox whose runner hands over the connections of programs.
+    pub fn start_proxy(session: &Arc<SessionNetwork>, runner: RunnerClient) -> Self {
+        Self(vec![tokio::spawn(accept_from_runner(session.clone(), runner)).abort_handle()])
+    }
 }
 
 async fn accept(session: Arc<SessionNetwork>, listener: TcpListener) {
@@ -87,35 +101,78 @@ fn take(session: &Arc<SessionNetwork>, program: TcpStream, connections: &mut Joi
         let _ = program.set_zero_linger();
         return;
     }
-    if session.is_used_up() {
+    let Some(place) = enter(session, Some(dialled)) else {
         let _ = program.set_zero_linger();
-        return note_limit(session, dialled, Reason::ByteLimit);
-    }
-    let Some(place) = session.enter() else {
-        let _ = program.set_zero_linger();
-        return note_limit(session, dialled, Reason::ConnectionLimit);
+        return;
     };
     let _ = program.set_nodelay(true);
-    let session = session.clone();
+    let (session, program) = (session.clone(), Stream::from(program));
     connections.spawn(async move {
         if dialled.port() == DNS_PORT {
             let _ = dns::serve_tcp(session, program).await;
         } else {
-            Connection::new(session, program, dialled).carry().await;
+            Connection::dialled(session, program, dialled).carry().await;
         }
         drop(place);
     });
 }
 
-fn note_limit(session: &SessionNetwork, dialled: SocketAddr, limit: Reason) {
+/// Takes a place for a connection. If there is none, that is in the log.
+fn enter(session: &Arc<SessionNetwork>, dialled: Option<SocketAddr>) -> Option<(Place, Place)> {
+    if session.is_used_up() {
+        note_limit(session, dialled, Reason::ByteLimit);
+        return None;
+    }
+    session.enter().map_err(|limit| note_limit(session, dialled, limit)).ok()
+}
+
+/// Takes the connections that the runner hands over, as long as the session lives.
+async fn accept_from_runner(session: Arc<SessionNetwork>, runner: RunnerClient) {
+    let (mut connections, mut pace) = (JoinSet::new(), Pace::new());
+    let next = || async {
+        let accepted = runner.accept().await;
+        if let Err(RunnerError::Lost(_)) = accepted {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        accepted
+    };
+    let mut waiting: FuturesUnordered<_> = (0..WAITING_ACCEPTS).map(|_| next()).collect();
+    loop {
+        tokio::select! {
+            Some(accepted) = waiting.next() => match accepted {
+                Ok(program) => {
+                    waiting.push(next());
+                    pace.wait().await;
+                    let (program, session) = (Stream::from(program), session.clone());
+                    // Without a place, the program sees that its connection is broken off.
+                    if let Some(place) = enter(&session, None) {
+                        connections.spawn(async move {
+                            proxy::serve(session, program).await;
+                            drop(place);
+                        });
+                    }
+                }
+                Err(RunnerError::Lost(_)) => waiting.push(next()),
+                Err(error) => {
+                    return warn!(session_id = %session.id(), %error, "the runner hands over no connections; the session has no network");
+                }
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+fn note_limit(session: &SessionNetwork, dialled: Option<SocketAddr>, limit: Reason) {
     session.note(Entry {
         wish: NetworkWish::Connect,
         host: None,
-        address: Some(network_policy::canonical(dialled.ip()).to_string()),
-        port: Some(dialled.port()),
+        address: dialled.map(|dialled| network_policy::canonical(dialled.ip()).to_string()),
+        port: dialled.map(|dialled| dialled.port()),
         verdict: NetworkVerdict::Cut,
         reason: Some(limit.as_str()),
         rule: String::new(),
+        is_guess: false,
+        injected: false,
         bytes: None,
     });
 }

@@ -1,8 +1,9 @@
-//! What the network of one session may take: connections, and bytes per second and in total.
+//! What the network of one session may take: connections, and bytes per second and in total; and the connections of all sessions
+//! together.
 
-use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use network_policy::Reason;
@@ -27,6 +28,51 @@ impl Default for NetworkLimits {
 
 pub const DEFAULT_CONNECTIONS: usize = 1024;
 
+/// How many open files one connection takes at most: two sockets, and a pipe with two ends in each direction.
+const FILES_OF_A_CONNECTION: u64 = 6;
+
+/// How many connections all sessions may have together, if the daemon may have this many open files: a quarter of the files is left
+/// for clients, sandboxes and the store.
+pub fn total_connections(open_files: u64) -> usize {
+    usize::try_from(open_files / 4 * 3 / FILES_OF_A_CONNECTION).unwrap_or(usize::MAX).max(1)
+}
+
+/// A number of places for connections.
+#[derive(Debug)]
+pub struct Places {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+impl Places {
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: AtomicUsize::new(0) })
+    }
+
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// The place of one open connection, until it is dropped.
+#[derive(Debug)]
+pub struct Place(Arc<Places>);
+
+impl Place {
+    /// Takes a place. `None` if all are taken.
+    pub fn take(places: &Arc<Places>) -> Option<Self> {
+        let is_free = |taken: usize| (taken < places.most).then_some(taken + 1);
+        let taken = places.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free);
+        taken.is_ok().then(|| Self(places.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// How far a session may be ahead of its rate before it has to wait.
 const BURST: Duration = Duration::from_millis(200);
 
@@ -34,7 +80,7 @@ const BURST: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct SessionMeter {
     limits: NetworkLimits,
-    connections: AtomicUsize,
+    connections: Arc<Places>,
     sent: AtomicU64,
     received: AtomicU64,
     /// When the bytes so far would have passed at the session's rate.
@@ -45,25 +91,15 @@ impl SessionMeter {
     pub fn new(limits: NetworkLimits) -> Self {
         Self {
             limits,
-            connections: AtomicUsize::new(0),
+            connections: Places::new(limits.connections),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             paid_until: Mutex::new(Instant::now()),
         }
     }
 
-    /// Takes a place for one connection, until `leave`. `false` if all are taken.
-    pub fn enter(&self) -> bool {
-        let is_free = |count: usize| (count < self.limits.connections).then_some(count + 1);
-        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free).is_ok()
-    }
-
-    pub fn leave(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+    pub fn connections(&self) -> &Arc<Places> {
+        &self.connections
     }
 
     /// The bytes that programs have sent and received.
@@ -75,6 +111,11 @@ impl SessionMeter {
     pub fn is_used_up(&self) -> bool {
         let (sent, received) = self.bytes();
         self.limits.total_bytes.is_some_and(|most| sent.saturating_add(received) >= most)
+    }
+
+    /// Whether bytes may have to wait.
+    pub fn has_rate(&self) -> bool {
+        self.limits.bytes_per_second.is_some()
     }
 
     pub async fn sent(&self, count: usize) -> Result<(), Reason> {
@@ -131,13 +172,27 @@ mod tests {
         assert!(took > Duration::from_secs(9) && took < Duration::from_secs(11), "{took:?}");
     }
 
+    #[test]
+    fn all_connections_together_leave_open_files_for_the_daemon() {
+        for files in [0, 1, 64, 1024, 20_000, 1 << 20, u64::MAX] {
+            let most = total_connections(files);
+            let taken = u64::try_from(most).unwrap().saturating_mul(FILES_OF_A_CONNECTION);
+            assert!(most == 1 || taken <= files - files / 4, "{files}: {most}");
+        }
+        assert_eq!(total_connections(1 << 20), 131_072);
+    }
+
     #[tokio::test]
     async fn a_total_and_the_number_of_connections_are_limits() {
         let limits = NetworkLimits { connections: 2, total_bytes: Some(10), bytes_per_second: None };
         let meter = SessionMeter::new(limits);
-        assert!(meter.enter() && meter.enter() && !meter.enter());
-        meter.leave();
-        assert!(meter.enter());
+        let take = || Place::take(meter.connections());
+        let (first, second) = (take().unwrap(), take().unwrap());
+        assert!(take().is_none() && meter.connections().taken() == 2);
+        drop(first);
+        assert!(take().is_some());
+        drop(second);
+        assert_eq!(meter.connections().taken(), 0);
         assert_eq!(meter.sent(6).await, Ok(()));
         assert!(!meter.is_used_up());
         assert_eq!(meter.received(4).await, Ok(()));

@@ -1,9 +1,10 @@
 //! The last decisions about one session's network, and what it was denied and has used. Everything is bounded.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use network_policy::Reason;
 use shared_protocol::api::{NetworkDecision, NetworkVerdict, NetworkWish};
 use tokio::sync::watch;
 
@@ -26,8 +27,20 @@ pub struct Entry {
     pub reason: Option<&'static str>,
     /// The rule that would allow it, or that allows what was used.
     pub rule: String,
+    /// Whether the host is only one of several names of the address, and the program has not said which one it means.
+    pub is_guess: bool,
+    /// Whether the daemon added headers.
+    pub injected: bool,
     /// How many bytes were sent and received, for a connection that has closed.
     pub bytes: Option<(u64, u64)>,
+}
+
+impl Entry {
+    /// Whether this tells that something was reached. What is cut after it was open was reached, too.
+    fn is_used(&self) -> bool {
+        let was_open = self.verdict == NetworkVerdict::Allowed || self.bytes.is_some();
+        self.wish == NetworkWish::Connect && was_open && !self.is_guess
+    }
 }
 
 #[derive(Debug)]
@@ -44,7 +57,7 @@ struct LogState {
     /// Denied targets, as rules that would allow them, with the number of the last denial.
     denied: BTreeMap<String, u64>,
     /// What was reached, as rules that allow it.
-    used: BTreeMap<String, ()>,
+    used: BTreeSet<String>,
 }
 
 impl Default for NetworkLog {
@@ -63,12 +76,15 @@ impl NetworkLog {
         let mut state = self.state();
         state.made += 1;
         let sequence = state.made;
+        // For what was not understood no rule can be named, and nobody should ask for what the operator forbids.
+        let is_askable = !entry.rule.is_empty() && entry.reason != Some(Reason::AboveMaximum.as_str());
         match entry.verdict {
+            NetworkVerdict::Denied if !is_askable => {}
             NetworkVerdict::Denied => state.note_denied(&entry.rule, sequence),
-            NetworkVerdict::Allowed if entry.wish == NetworkWish::Connect => state.note_used(&entry.rule),
+            NetworkVerdict::Allowed | NetworkVerdict::Cut if entry.is_used() => state.note_used(&entry.rule),
             NetworkVerdict::Allowed | NetworkVerdict::Failed | NetworkVerdict::Cut => {}
         }
-        let is_denied = entry.verdict == NetworkVerdict::Denied;
+        let is_denied = entry.verdict == NetworkVerdict::Denied && is_askable;
         state.decisions.push_back(NetworkDecision {
             sequence,
             timestamp: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
@@ -79,6 +95,7 @@ impl NetworkLog {
             verdict: entry.verdict,
             reason: entry.reason.map(str::to_owned),
             wanted: is_denied.then_some(entry.rule),
+            injected: entry.injected,
             bytes_sent: entry.bytes.map(|(sent, _)| sent),
             bytes_received: entry.bytes.map(|(_, received)| received),
         });
@@ -111,7 +128,17 @@ impl NetworkLog {
     }
 
     pub fn used(&self) -> Vec<String> {
-        self.state().used.keys().cloned().collect()
+        self.state().used.iter().cloned().collect()
+    }
+
+    /// Records that something was used, when it becomes known after the decision.
+    pub fn note_used(&self, rule: &str) {
+        self.state().note_used(rule);
+    }
+
+    /// Begins a new list of what was used.
+    pub fn forget_used(&self) {
+        self.state().used.clear();
     }
 }
 
@@ -131,8 +158,8 @@ impl LogState {
     }
 
     fn note_used(&mut self, rule: &str) {
-        if self.used.len() < MAX_USED && !self.used.contains_key(rule) {
-            self.used.insert(rule.to_owned(), ());
+        if self.used.len() < MAX_USED && !self.used.contains(rule) {
+            self.used.insert(rule.to_owned());
         }
     }
 }
@@ -150,6 +177,8 @@ mod tests {
             verdict,
             reason: None,
             rule: rule.into(),
+            is_guess: false,
+            injected: false,
             bytes: None,
         }
     }
@@ -166,6 +195,29 @@ mod tests {
         assert_eq!(log.denied_after(before), ["a.example.com", "c.example.com"]);
         assert_eq!(log.used(), ["b.example.com"]);
         assert_eq!(log.after(before).len(), 3);
+    }
+
+    #[test]
+    fn a_guess_is_not_what_was_used_until_the_connection_is_over() {
+        let log = NetworkLog::default();
+        log.add(Entry { is_guess: true, ..entry(NetworkVerdict::Allowed, "guess.example.com") });
+        assert!(log.used().is_empty());
+        log.note_used("spoken.example.com");
+        log.add(Entry { bytes: Some((1, 2)), ..entry(NetworkVerdict::Cut, "open.example.com") });
+        log.add(entry(NetworkVerdict::Cut, "never-open.example.com"));
+        assert_eq!(log.used(), ["open.example.com", "spoken.example.com"]);
+        log.forget_used();
+        assert!(log.used().is_empty());
+    }
+
+    #[test]
+    fn what_the_operator_forbids_is_in_the_log_and_nobody_is_told_to_ask_for_it() {
+        let log = NetworkLog::default();
+        let reason = Some(Reason::AboveMaximum.as_str());
+        log.add(Entry { reason, ..entry(NetworkVerdict::Denied, "a.example.com") });
+        assert!(log.denied_after(0).is_empty());
+        let [decision] = &log.after(0)[..] else { panic!("one decision") };
+        assert_eq!((decision.reason.as_deref(), &decision.wanted), (Some("above_maximum"), &None));
     }
 
     #[test]

@@ -67,6 +67,13 @@ impl Packages {
         known.as_ref().map(|(_, policy)| policy.clone()).filter(|policy| !policy.allow().is_empty())
     }
 
+    /// The variables that lead the package managers of a sandbox to the same registries.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let variables = known.iter().flat_map(|(detected, _)| &detected.variables);
+        variables.map(|variable| (variable.name.clone(), variable.value.clone())).collect()
+    }
+
     /// What the package managers said.
     pub fn detected(&self) -> Option<Detected> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(detected, _)| detected.clone())

@@ -1,12 +1,14 @@
 //! Resolves names with the host's own resolver, so that `/etc/hosts` and a company's name servers count.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use network_policy::HostName;
+use network_policy::{Denial, HostName};
 use tokio::sync::Semaphore;
+
+use crate::sys::name_service::{self, NotFound};
 
 /// How long an answer is kept, here and by programs in the sandbox. The host's resolver does not tell how long it is valid.
 pub const TTL: Duration = Duration::from_secs(30);
@@ -20,19 +22,28 @@ const MAX_CACHED: usize = 4096;
 /// The most addresses of one name.
 const MAX_ADDRESSES: usize = 32;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     #[error("the name does not exist")]
     NoSuchName,
     #[error("the name could not be resolved")]
     Failed,
+    /// It is an alias of a name that a deny rule is about.
+    #[error("{0}")]
+    Denied(Denial),
 }
 
-type Addresses = Arc<[IpAddr]>;
+/// What a name stands for.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    pub addresses: Arc<[IpAddr]>,
+    /// The name at the end of its aliases, if it is an alias. The names between are not known.
+    pub alias_of: Option<HostName>,
+}
 
 #[derive(Debug)]
 pub struct Resolver {
-    cache: Mutex<HashMap<HostName, (Instant, Addresses)>>,
+    cache: Mutex<HashMap<HostName, (Instant, Resolved)>>,
     permits: Arc<Semaphore>,
 }
 
@@ -53,8 +64,8 @@ impl Default for ResolverShare {
 }
 
 impl Resolver {
-    /// The addresses of a name, without those of a family that this host cannot send to.
-    pub async fn resolve(&self, name: &HostName, share: &ResolverShare) -> Result<Addresses, ResolveError> {
+    /// What a name stands for. The addresses are without those of a family that this host cannot send to.
+    pub async fn resolve(&self, name: &HostName, share: &ResolverShare) -> Result<Resolved, ResolveError> {
         if let Some(known) = self.cached(name) {
             return Ok(known);
         }
@@ -64,7 +75,7 @@ impl Resolver {
             let name = name.clone();
             // The permits are held until the thread is free again, which can be long after nobody waits for it.
             let look_up = move || {
-                let found = (name.as_str(), 0).to_socket_addrs();
+                let found = name_service::look_up(name.as_str());
                 drop((own, common));
                 found
             };
@@ -72,26 +83,29 @@ impl Resolver {
         };
         let found = match tokio::time::timeout(TIMEOUT, looking).await {
             Ok(Some(Ok(found))) => found,
-            Ok(Some(Err(error))) if is_no_such_name(&error) => return Err(ResolveError::NoSuchName),
+            Ok(Some(Err(NotFound::NoSuchName))) => return Err(ResolveError::NoSuchName),
             _ => return Err(ResolveError::Failed),
         };
         let mut addresses: Vec<IpAddr> = Vec::new();
-        for address in found.map(|found| network_policy::canonical(found.ip())) {
+        for address in found.addresses.into_iter().map(network_policy::canonical) {
             if !addresses.contains(&address) && addresses.len() < MAX_ADDRESSES && has_route(address) {
                 addresses.push(address);
             }
         }
-        let addresses: Addresses = addresses.into();
-        self.keep(name, &addresses);
-        Ok(addresses)
+        // What is no name that a rule could be about denies nothing.
+        let canonical = found.canonical.and_then(|canonical| HostName::from_bytes(&canonical).ok());
+        let resolved =
+            Resolved { addresses: addresses.into(), alias_of: canonical.filter(|canonical| canonical != name) };
+        self.keep(name, &resolved);
+        Ok(resolved)
     }
 
-    fn cached(&self, name: &HostName) -> Option<Addresses> {
+    fn cached(&self, name: &HostName) -> Option<Resolved> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(name).filter(|(at, _)| at.elapsed() < TTL).map(|(_, addresses)| addresses.clone())
+        cache.get(name).filter(|(at, _)| at.elapsed() < TTL).map(|(_, resolved)| resolved.clone())
     }
 
-    fn keep(&self, name: &HostName, addresses: &Addresses) {
+    fn keep(&self, name: &HostName, resolved: &Resolved) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= MAX_CACHED {
             cache.retain(|_, (at, _)| at.elapsed() < TTL);
@@ -99,15 +113,8 @@ impl Resolver {
         if cache.len() >= MAX_CACHED {
             cache.clear();
         }
-        cache.insert(name.clone(), (Instant::now(), addresses.clone()));
+        cache.insert(name.clone(), (Instant::now(), resolved.clone()));
     }
-}
-
-/// Whether the host's resolver says that the name does not exist, and not that it could not ask. There is no code for it in the
-/// error, only the text: of glibc, or of musl.
-fn is_no_such_name(error: &std::io::Error) -> bool {
-    let text = error.to_string();
-    ["not known", "does not resolve", "No address associated", "no data"].iter().any(|part| text.contains(part))
 }
 
 /// Whether this host has a route to the address. Connecting a UDP socket finds out, and sends nothing.

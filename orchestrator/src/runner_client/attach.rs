@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::Answer;
-use super::connection::Upgrade;
+use super::connection::{Connection, Upgrade};
 use super::outgoing::Outgoing;
 use super::{HEAD_TIMEOUT, RunnerClient, RunnerError, request};
 
@@ -25,7 +25,28 @@ pub struct Attached {
     socket: UnixStream,
     /// The bytes that arrived with the answer's head. Their number is limited by the read buffer of a connection.
     ahead: Bytes,
-    _permit: OwnedSemaphorePermit,
+    permit: AttachedPermit,
+}
+
+/// The place of an upgraded connection among those of its runner.
+#[derive(Debug)]
+pub struct AttachedPermit(
+    #[expect(dead_code, reason = "it is held, and returned when it is dropped")] OwnedSemaphorePermit,
+);
+
+#[cfg(test)]
+impl AttachedPermit {
+    pub fn for_test() -> Self {
+        let semaphore = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+        Self(semaphore.try_acquire_owned().expect("a new one is free"))
+    }
+}
+
+impl Attached {
+    /// The socket, and the bytes that arrived before it is read.
+    pub fn into_parts(self) -> (UnixStream, Bytes, AttachedPermit) {
+        (self.socket, self.ahead, self.permit)
+    }
 }
 
 impl RunnerClient {
@@ -51,26 +72,36 @@ impl RunnerClient {
         protocol: &'static str,
         what: &str,
     ) -> Result<Attached, RunnerError> {
-        let mut request = request(Method::GET, target, Outgoing::empty())?;
-        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        request.headers_mut().insert(UPGRADE, HeaderValue::from_static(protocol));
-        let work = async {
-            // This never uses an idle connection, because bytes must not go to a connection that the runner has closed.
-            match self.0.fresh().await?.upgrade(request).await? {
-                Upgrade::Done { socket, ahead, permit } => Ok(Attached { socket, ahead, _permit: permit }),
-                Upgrade::Refused(refused) => {
-                    let (answer, connection) = *refused;
-                    let (head, body) = answer.into_parts();
-                    Err(Answer::new(connection, body, self.0.clone()).into_error(head.status.as_u16()).await)
-                }
-            }
-        };
+        // This never uses an idle connection, because bytes must not go to a connection that the runner has closed.
+        let work = async { self.upgrade(self.0.fresh().await?, target, protocol).await };
         let attached = self.pulse().in_time(HEAD_TIMEOUT, work).await;
         self.noted(
             attached.unwrap_or_else(|| {
                 Err(RunnerError::Lost(format!("no {what} within {} seconds", HEAD_TIMEOUT.as_secs())))
             }),
         )
+    }
+}
+
+impl RunnerClient {
+    /// Asks for an upgrade, and waits for it without a limit.
+    pub(super) async fn upgrade(
+        &self,
+        connection: Connection,
+        target: &str,
+        protocol: &'static str,
+    ) -> Result<Attached, RunnerError> {
+        let mut request = request(Method::GET, target, Outgoing::empty())?;
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        request.headers_mut().insert(UPGRADE, HeaderValue::from_static(protocol));
+        match connection.upgrade(request).await? {
+            Upgrade::Done { socket, ahead, permit } => Ok(Attached { socket, ahead, permit: AttachedPermit(permit) }),
+            Upgrade::Refused(refused) => {
+                let (answer, connection) = *refused;
+                let (head, body) = answer.into_parts();
+                Err(Answer::new(connection, body, self.0.clone()).into_error(head.status.as_u16()).await)
+            }
+        }
     }
 }
 

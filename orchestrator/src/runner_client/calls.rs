@@ -7,8 +7,8 @@ use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use shared_protocol::api::OkView;
 use shared_protocol::runner::{
-    ClaimRequest, ExecView, HealthView, InputRequest, MORE_HEADER, OpenShellRequest, ResizeRequest, ShellEndView,
-    ShellView, SignalRequest,
+    ClaimRequest, ExecView, HealthView, InputRequest, MORE_HEADER, OpenShellRequest, ResizeRequest, RestoreRequest,
+    SandboxState, ShellEndView, ShellView, SignalRequest,
 };
 use shared_protocol::{ExecId, ShellName};
 
@@ -48,6 +48,28 @@ impl RunnerClient {
     /// Claims the sandbox for a session. It is never sent twice, because the runner accepts one claim.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<(), RunnerError> {
         self.done(Call::post("/v1/claim", request)?).await
+    }
+
+    /// The state of the shells, which comes from inside the sandbox: it is bounded, and nobody looks into it.
+    pub async fn state(&self) -> Result<SandboxState, RunnerError> {
+        let state: SandboxState = self.document(Call::get("/v1/state"), StatusCode::OK).await?;
+        state.check().map_err(|refused| RunnerError::hostile(refused.message))?;
+        Ok(state)
+    }
+
+    /// Opens the shells of a state. It is never sent twice, because a runner accepts one state.
+    pub async fn restore(&self, request: &RestoreRequest) -> Result<(), RunnerError> {
+        self.done(Call::post("/v1/restore", request)?).await
+    }
+
+    /// Stops all processes of the sandbox, and lets other calls wait until `release`.
+    pub async fn hold(&self) -> Result<(), RunnerError> {
+        self.done(Call { repeat: Repeat::Harmless, ..Call::post("/v1/hold", &serde_json::json!({}))? }).await
+    }
+
+    /// Lets all processes go on.
+    pub async fn release(&self) -> Result<(), RunnerError> {
+        self.done(Call { repeat: Repeat::Harmless, ..Call::post("/v1/release", &serde_json::json!({}))? }).await
     }
 
     /// A page of the list of execs: at most `limit` of them, after the exec `after`.

@@ -31,9 +31,14 @@ pub const MAX_CONNECTIONS: usize = 1000;
 /// The most connections beside these, for the question whether the runner answers.
 const MAX_EXTRA: usize = 4;
 
+/// The most connections beside these that carry what programs send to the network. The limit of a session is smaller; this one keeps
+/// the runner within the files that it may open, two for each.
+const MAX_NETWORK: usize = 8000;
+
 pub struct Connections {
     connector: Connector,
     permits: Arc<Semaphore>,
+    network_permits: Arc<Semaphore>,
     extra_permits: Arc<Semaphore>,
     idle: Mutex<Idle>,
     pulse: Pulse,
@@ -52,6 +57,7 @@ impl Connections {
         Arc::new(Self {
             connector,
             permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            network_permits: Arc::new(Semaphore::new(MAX_NETWORK)),
             extra_permits: Arc::new(Semaphore::new(MAX_EXTRA)),
             idle: Mutex::default(),
             pulse: Pulse::default(),
@@ -93,6 +99,12 @@ impl Connections {
     /// Opens a connection that does not count as one of `MAX_CONNECTIONS`.
     pub async fn extra(&self) -> Result<Connection, RunnerError> {
         let permit = self.extra_permits.clone().try_acquire_owned().map_err(|_| full())?;
+        Connection::new(self.connector.connect().await?, permit).await
+    }
+
+    /// Opens a connection for what a program sends to the network. Waits if there are too many.
+    pub async fn for_network(&self) -> Result<Connection, RunnerError> {
+        let permit = self.network_permits.clone().acquire_owned().await.map_err(|_| full())?;
         Connection::new(self.connector.connect().await?, permit).await
     }
 

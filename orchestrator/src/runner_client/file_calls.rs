@@ -101,6 +101,19 @@ impl RunnerClient {
         self.file_document(FileCall::new(Method::PUT, "archive").with("path", path).with_body(body)).await
     }
 
+    /// Reads all files of these directories, in the runner's own form. The sandbox is held.
+    pub async fn pack_disk(&self, directories: &[String]) -> Result<FileAnswer, RunnerError> {
+        let list = directories.join(":");
+        self.send_file_call(FileCall::new(Method::GET, "disk").with("directories", list.as_bytes())).await
+    }
+
+    /// Writes what another runner's `pack_disk` gave out, as far as it is below these directories.
+    pub async fn unpack_disk(&self, directories: &[String], body: Outgoing) -> Result<WroteView, RunnerError> {
+        let list = directories.join(":");
+        let call = FileCall::new(Method::PUT, "disk").with("directories", list.as_bytes()).with_body(body);
+        self.file_document(call).await
+    }
+
     async fn file_view(&self, call: FileCall) -> Result<FileView, RunnerError> {
         let view = self.file_document(call).await?;
         check(&view)?;

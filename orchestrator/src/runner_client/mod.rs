@@ -30,6 +30,7 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+mod network;
 mod outgoing;
 mod ports;
 mod pulse;
@@ -37,6 +38,7 @@ mod sequence;
 mod socket;
 mod stdin;
 mod stream;
+mod watch;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -50,7 +52,7 @@ use serde::Serialize;
 use shared_protocol::runner::{ExecRequest, RunRequest};
 use shared_protocol::{ErrorCode, ExecId};
 
-pub use attach::Attached;
+pub use attach::{Attached, AttachedPermit};
 pub use calls::ExecPage;
 pub use error::RunnerError;
 pub use file_calls::{Depth, LastLink, OnExisting, Parents};
@@ -61,6 +63,7 @@ pub use ports::EndOfClient;
 pub use pulse::Pulse;
 pub use stdin::AfterInput;
 pub use stream::FrameStream;
+pub use watch::WatchStream;
 
 use crate::runner_address::RunnerAddress;
 use answer::Answer;

@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt}
 use std::path::{Path, PathBuf};
 
 use shared_protocol::SANDBOX_USER;
+use shared_protocol::runner::{MAX_SANDBOX_STATE_BYTES, SandboxState};
 
 const HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
 
@@ -89,6 +90,27 @@ pub fn give(workspace: &Path, user: u32) -> io::Result<()> {
 /// The names in a directory.
 pub fn names(path: &Path) -> io::Result<Vec<String>> {
     std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// Reads a state that the daemon wrote. It came from a sandbox, so it is checked again.
+pub fn read_state(path: &Path) -> io::Result<SandboxState> {
+    use std::io::Read as _;
+    let mut content = Vec::new();
+    std::fs::File::open(path)?.take(MAX_SANDBOX_STATE_BYTES as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > MAX_SANDBOX_STATE_BYTES {
+        return Err(io::Error::other("the state of its shells is too large"));
+    }
+    let state: SandboxState = serde_json::from_slice(&content)?;
+    state.check().map_err(|refused| io::Error::other(refused.message))?;
+    Ok(state)
+}
+
+/// Removes a directory with everything in it. A missing one is no error.
+pub fn remove_directory(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// The used bytes of the file system that `path` is on.

@@ -10,33 +10,52 @@ pub mod local;
 pub mod netns;
 pub mod policy;
 mod process;
+mod root_changes;
 pub mod syscalls;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use shared_protocol::api::{ImageView, NetworkSpec, StatsView};
-use shared_protocol::{RuntimeName, SessionId};
+use shared_protocol::runner::SandboxState;
+use shared_protocol::{RuntimeName, SessionId, SnapshotId};
 
 pub use netns::SandboxSockets;
 pub use process::{ProcessSample, ProcessState};
+pub use root_changes::{LayerSource, OwnerMap, RootChanges, TreeSource};
 
 use crate::runner_address::RunnerAddress;
-use crate::spec::{LateWorkspaces, SessionSpec, Variables};
+use crate::spec::{DiskPlace, LateWorkspaces, SessionSpec, Variables};
 
 /// A sandbox to make: the spec of its session, and the facts that only this host knows.
 #[derive(Debug, Clone)]
 pub struct SandboxSpec {
     pub id: SessionId,
     pub session: Arc<SessionSpec>,
-    /// The workspace to mount at `/workspace`. Without one, `/workspace` is removed with the sandbox.
+    /// The workspace to mount at `/workspace`, which the driver adds when it is prepared. Without one, `/workspace` is removed with the sandbox.
     pub workspace: Option<WorkspaceMount>,
     /// Whether a workspace may be mounted later.
     pub awaits_workspace: bool,
     /// The variables of every shell and run.
     pub env: Variables,
+    /// The certificate authority of the session's own, as PEM, which the programs inside trust. The driver adds it.
+    pub authority: Option<String>,
     pub purpose: Purpose,
+    pub origin: Origin,
+}
+
+/// What a sandbox has on its disk when it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nothing.
+    Empty,
+    /// What a snapshot has.
+    Snapshot(SnapshotId),
+    /// What it had when it was stopped.
+    Stopped,
 }
 
 /// What a sandbox is for, and so what it sees.
@@ -48,10 +67,25 @@ pub enum Purpose {
     WorkspaceFiles,
 }
 
-/// A workspace's directory on the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkspaceMount {
-    pub path: PathBuf,
+/// Where a workspace is on the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkspaceMount {
+    /// A directory.
+    Directory(PathBuf),
+    /// A subvolume of the btrfs on a device. No path of the host leads to it.
+    Subvolume { device: PathBuf, subvolume: u64 },
+}
+
+impl WorkspaceMount {
+    /// The directory, for a runtime that needs a path.
+    pub fn directory(&self) -> Result<&Path, RuntimeError> {
+        match self {
+            Self::Directory(path) => Ok(path),
+            Self::Subvolume { .. } => Err(RuntimeError::Unsupported(
+                "the workspace is on a disk of the runtime local, which no other runtime can mount".into(),
+            )),
+        }
+    }
 }
 
 /// A running sandbox. Dropping this value does not end the sandbox.
@@ -60,8 +94,23 @@ pub struct Sandbox {
     pub address: RunnerAddress,
     /// Resolves when the sandbox ends without being asked to, with the cause as far as it is known.
     pub ended: tokio::sync::oneshot::Receiver<String>,
-    /// The sockets through which programs inside reach the daemon instead of a network. `None` if this host cannot open them.
-    pub network: Option<SandboxSockets>,
+    /// The way on which programs inside reach the daemon instead of a network. `None` if there is none.
+    pub network: Option<WayOut>,
+    /// The directory in which its shells begin, if the image names one. Otherwise they begin in the workspace.
+    pub start_dir: Option<String>,
+    /// What its shells start with, if its disk is not empty. Its runner then waits for it.
+    pub state: Option<Box<SandboxState>>,
+    /// Variables of the runtime that take the place of those in the state.
+    pub newer_variables: BTreeMap<String, String>,
+}
+
+/// How programs in a sandbox reach the daemon instead of a network.
+#[derive(Debug)]
+pub enum WayOut {
+    /// By sockets in the sandbox that the daemon holds: whatever a program dials arrives there.
+    Sockets(SandboxSockets),
+    /// By a proxy on a port of the loopback. The runner hands its connections over.
+    Proxy { port: u16 },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -113,17 +162,37 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
+    /// Refuses a session with injected headers if this runtime cannot make a sandbox trust the session's certificate authority.
+    fn trusts_authorities(&self, _network: &NetworkSpec) -> Result<(), RuntimeError> {
+        Err(RuntimeError::Unsupported(format!("sandboxes of the {} runtime cannot have `inject`", self.name())))
+    }
+
+    /// Where the files of sandboxes are.
+    fn disks(&self) -> DiskPlace {
+        DiskPlace::Memory
+    }
+
+    /// The size of the disks of all sandboxes together. `None` if their files are in memory.
+    fn disk_total_mb(&self) -> Option<u64> {
+        None
+    }
+
     /// The images that a session can be created from, including the configured names.
     async fn images(&self) -> Vec<ImageView>;
 
     /// Refuses, without any effect, every spec that `create` would refuse.
-    async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError>;
+    async fn check(&self, spec: &SessionSpec, origin: &Origin) -> Result<(), RuntimeError>;
 
     /// Makes the sandbox and returns when its runner's socket accepts connections. If it fails, nothing is left behind.
     async fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, RuntimeError>;
 
     /// Takes over a running sandbox of an earlier daemon.
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError>;
+
+    /// The workspaces on the disks of this runtime. `None` if it has no disks that outlive sandboxes.
+    fn workspace_disks(&self) -> Option<local::WorkspaceDisks> {
+        None
+    }
 
     /// Whether `mount_workspace` works here. If it does not, a sandbox can get its workspace only when it is created.
     fn late_workspaces(&self) -> LateWorkspaces {
@@ -151,6 +220,82 @@ pub trait Runtime: Send + Sync + 'static {
     async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError>;
 
     async fn resume(&self, id: &SessionId) -> Result<(), RuntimeError>;
+
+    /// Holds everything in a sandbox still for a snapshot. `snapshot` follows, then `thaw`.
+    async fn freeze(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        self.pause(id).await
+    }
+
+    /// Lets a sandbox go on after `freeze` or `save_state`.
+    async fn thaw(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        self.resume(id).await
+    }
+
+    /// Refuses if the disks of this runtime cannot be snapshotted and do not outlive their sandbox, and says why.
+    fn keeps_disks(&self) -> Result<(), RuntimeError> {
+        Err(RuntimeError::Unsupported(format!(
+            "sessions of the {} runtime cannot be snapshotted, forked or stopped: use the runtime local",
+            self.name()
+        )))
+    }
+
+    /// Makes a snapshot of a frozen sandbox: its disk, and the state of its shells. Returns how many bytes the snapshot holds.
+    /// After a failure parts of it may exist, which `remove_snapshot` removes.
+    async fn snapshot(
+        &self,
+        _id: &SessionId,
+        _snapshot: &SnapshotId,
+        _state: Arc<SandboxState>,
+    ) -> Result<u64, RuntimeError> {
+        self.keeps_disks().and(Ok(0))
+    }
+
+    /// Writes what a sandbox has not written to its disk yet. It makes the snapshot after it quick, and is no promise.
+    async fn flush(&self, _id: &SessionId) {}
+
+    /// Waits until a snapshot survives a power cut.
+    async fn keep_snapshot(&self, _snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        self.keeps_disks()
+    }
+
+    /// Removes a snapshot, or parts of one. A missing snapshot is no error.
+    async fn remove_snapshot(&self, _snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        self.keeps_disks()
+    }
+
+    /// Lists the snapshots that exist, including half-made ones.
+    async fn list_snapshots(&self) -> Result<Vec<SnapshotId>, RuntimeError> {
+        Ok(Vec::new())
+    }
+
+    /// Refuses a session from whose root no image can be made, and says why.
+    fn commits(&self, _spec: &SessionSpec) -> Result<(), RuntimeError> {
+        Err(RuntimeError::Unsupported(format!(
+            "no image can be made from a session of the {} runtime: use the runtime local",
+            self.name()
+        )))
+    }
+
+    /// Where the changes of a session's root are in a snapshot of it. They can be read as long as the snapshot is there.
+    async fn root_changes(&self, _snapshot: &SnapshotId, spec: &SessionSpec) -> Result<RootChanges, RuntimeError> {
+        self.commits(spec)?;
+        Err(RuntimeError::Unsupported("this runtime knows no changes of a root".into()))
+    }
+
+    /// Keeps the state of the shells of a sandbox that is about to be stopped, and its disk if `stop` would lose it. It survives a power
+    /// cut. If the stop does not follow, `thaw` does.
+    async fn save_state(&self, _id: &SessionId, _state: Arc<SandboxState>) -> Result<(), RuntimeError> {
+        self.keeps_disks()
+    }
+
+    /// Ends every process of a sandbox and keeps its disk, also over a restart of the host. A sandbox that is stopped already
+    /// stays as it is; one without a disk is `Gone`.
+    async fn stop(&self, _id: &SessionId) -> Result<(), RuntimeError> {
+        self.keeps_disks()
+    }
+
+    /// Forgets what was kept of a sandbox that was stopped and runs again. It is called when that is stored.
+    async fn started_again(&self, _id: &SessionId) {}
 
     /// Ends every process of the sandbox and removes everything that was made for it. A missing sandbox is no error.
     async fn destroy(&self, id: &SessionId) -> Result<(), RuntimeError>;

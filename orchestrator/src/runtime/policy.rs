@@ -57,6 +57,36 @@ pub const SCRATCH_BYTES: u64 = 64 << 20;
 pub const SCRATCH_INODES: u64 = 16_384;
 pub const SCRATCH: &str = "/run/cove";
 
+/// The directory with the certificate authorities that the programs of a session with injected headers trust: that of the session alone,
+/// and a bundle of it with those of the image.
+pub const TRUST: &str = "/run/cove-trust";
+pub const TRUST_AUTHORITY: &str = "/run/cove-trust/ca.pem";
+pub const TRUST_BUNDLE: &str = "/run/cove-trust/bundle.pem";
+pub const TRUST_BYTES: u64 = 8 << 20;
+/// The largest bundle of an image that is read.
+pub const MAX_STORE_BYTES: u64 = 4 << 20;
+/// The variables by which programs find certificate authorities. Node and Deno add to their own ones, and
+/// Node would not know those of the system otherwise; the others use a bundle instead of theirs.
+pub const TRUST_VARIABLES: [(&str, &str); 9] = [
+    ("AWS_CA_BUNDLE", TRUST_BUNDLE),
+    ("CARGO_HTTP_CAINFO", TRUST_BUNDLE),
+    ("CURL_CA_BUNDLE", TRUST_BUNDLE),
+    ("DENO_CERT", TRUST_AUTHORITY),
+    ("GIT_SSL_CAINFO", TRUST_BUNDLE),
+    ("NODE_EXTRA_CA_CERTS", TRUST_BUNDLE),
+    ("PIP_CERT", TRUST_BUNDLE),
+    ("REQUESTS_CA_BUNDLE", TRUST_BUNDLE),
+    ("SSL_CERT_FILE", TRUST_BUNDLE),
+];
+/// Where distributions keep the bundle of certificate authorities: Debian, Fedora, openSUSE, Alpine.
+pub const TRUST_STORES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
 /// The directory into which shells write their state. It is separate from the scripts of the runner, so that a shell with much
 /// state leaves room for the next command. A state that does not fit is not saved.
 pub const STATE: &str = "/run/cove/state";
@@ -199,6 +229,11 @@ pub fn disks(resources: &ResourcesView, weights: &[u64]) -> Vec<DiskSize> {
 pub fn disk(resources: &ResourcesView) -> DiskSize {
     let bytes = mebibytes(resources.disk_mb).min(content_bytes(resources.memory_mb));
     with_inodes(bytes, bytes, resources.memory_mb)
+}
+
+/// The size of `/dev/shm` if it is not a part of the disk: as elsewhere, half of the memory.
+pub fn shm(resources: &ResourcesView) -> DiskSize {
+    disk(&ResourcesView { disk_mb: (resources.memory_mb / 2).max(1), ..*resources })
 }
 
 /// A tmpfs of this size, with its part of the memory that the `content` of all of them leaves to inodes.

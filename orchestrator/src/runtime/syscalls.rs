@@ -21,6 +21,9 @@ pub const NOT_PERMITTED: u32 = libc::EPERM.unsigned_abs();
 
 pub const NO_SUCH_CALL: u32 = libc::ENOSYS.unsigned_abs();
 
+/// The error of sockets of other families, as on a kernel that does not have them.
+pub const NO_SUCH_FAMILY: u32 = libc::EAFNOSUPPORT.unsigned_abs();
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     /// The name of the call in `libseccomp`.
@@ -86,8 +89,9 @@ pub fn forbidden_ptrace(debugging: Debugging) -> &'static [u64] {
     if debugging == Debugging::Children { &ATTACHING } else { &[] }
 }
 
-/// The terminal requests that insert input into a terminal as if somebody had typed it.
-pub const FORBIDDEN_IOCTLS: [u64; 2] = [0x5412, 0x541c];
+/// The requests that insert input into a terminal as if somebody had typed it, and those that make subvolumes and snapshots on btrfs:
+/// a subvolume has limits of its own, and a new one has none.
+pub const FORBIDDEN_IOCTLS: [u64; 6] = [0x5412, 0x541c, 0x5000_9401, 0x5000_940e, 0x5000_9417, 0x5000_9418];
 
 /// The personalities that programs use: the default, 32-bit addresses, no address randomization (for debuggers), and the
 /// query.

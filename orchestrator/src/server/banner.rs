@@ -6,6 +6,8 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::config::OnStop;
 
 /// Starts the line with the address.
@@ -17,6 +19,22 @@ pub const WARNING: &str = "warning: ";
 pub fn print_for_command(url: &str, warning: Option<&str>) {
     let warning = warning.map(|text| format!("{WARNING}{text}\n")).unwrap_or_default();
     print(&format!("{LISTENING}{url}\n{warning}\n"));
+}
+
+/// What an embedded daemon prints, as one line of JSON.
+#[derive(Serialize)]
+struct Announcement<'a> {
+    url: &'a str,
+    api_key: &'a str,
+    data_dir: &'a Path,
+    pid: u32,
+}
+
+/// Prints all that the program needs which started this daemon. Nobody else reads its standard output.
+pub fn print_for_program(url: &str, api_key: &str, data_dir: &Path) {
+    let line = serde_json::to_string(&Announcement { url, api_key, data_dir, pid: std::process::id() });
+    // Only a path that is not UTF-8 cannot be written as JSON, and settings are UTF-8.
+    print(&format!("{}\n", line.unwrap_or_default()));
 }
 
 /// Prints. If standard output is closed, the daemon runs on.

@@ -25,7 +25,7 @@ use super::clients::{Peer, PerClient};
 use super::held::{HeldBody, InFlight};
 use super::stall::StallingBody;
 use crate::api::error::ApiError;
-use crate::api::{ClientAddress, Created, Held};
+use crate::api::{ClientAddress, Created, CreatedLater, Held};
 use crate::metrics::Metrics;
 use crate::service::Caller;
 
@@ -159,7 +159,7 @@ pub async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Nex
         if let Some(Created { kind, id }) = response.extensions().get() {
             ids.insert((*kind).to_owned(), bounded(id).into());
         }
-        let record = AuditRecord {
+        let mut record = AuditRecord {
             time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             request_id: id.to_str().unwrap_or_default().to_owned(),
             caller: caller.name().to_string(),
@@ -169,9 +169,26 @@ pub async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Nex
             route: route.as_str().to_owned(),
             ids,
             status: status.as_u16(),
-            error_code: code.and_then(|code| serde_json::to_value(code).ok()?.as_str().map(str::to_owned)),
+            error_code: code.and_then(name_of),
         };
-        audit.add(record).await;
+        match response.extensions().get::<CreatedLater>().and_then(CreatedLater::take) {
+            None => audit.add(record).await,
+            Some(later) => {
+                let audit = audit.clone();
+                // It ends with the answer, which has the other end of the channel.
+                tokio::spawn(async move {
+                    match later.await {
+                        Ok(Ok(Created { kind, id })) => {
+                            record.ids.insert(kind.to_owned(), bounded(&id).into());
+                        }
+                        Ok(Err(code)) => record.error_code = name_of(code),
+                        // The client has left: there is no session.
+                        Err(_) => {}
+                    }
+                    audit.add(record).await;
+                });
+            }
+        }
     }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
@@ -181,6 +198,11 @@ pub async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Nex
         headers.append(VARY, HeaderValue::from_static("origin"));
     }
     response
+}
+
+/// An error code as clients see it.
+fn name_of(code: ErrorCode) -> Option<String> {
+    serde_json::to_value(code).ok()?.as_str().map(str::to_owned)
 }
 
 /// The answer to a client that is refused. It also closes the connection, so that such a client cannot hold one open.

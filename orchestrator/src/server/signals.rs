@@ -14,7 +14,7 @@ use signal_hook_tokio::Signals;
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
-use crate::config::{Config, OnStop};
+use crate::config::{Config, OnStop, ServeMode};
 
 /// The exit status after a second signal: the status that a shell shows for a program that TERM ended.
 const TERMINATED: i32 = 128 + SIGTERM;
@@ -43,7 +43,7 @@ impl Stop {
     }
 
     pub fn what_becomes_of_sessions(&self, config: &Config) -> OnStop {
-        decide(self.cause.get().copied(), config.until_stdin_closes, config.sessions.on_stop)
+        decide(self.cause.get().copied(), config.mode.is_private(), config.sessions.on_stop)
     }
 }
 
@@ -60,7 +60,7 @@ fn decide(cause: Option<StopCause>, is_private: bool, setting: Option<OnStop>) -
 }
 
 /// Begins to wait for signals. Must be called within the tokio runtime.
-pub fn stop_on_signals(until_stdin_closes: bool) -> std::io::Result<Stop> {
+pub fn stop_on_signals(mode: ServeMode) -> std::io::Result<Stop> {
     let mut watched = vec![SIGTERM, SIGINT];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if !ignores_hang_up(&status) {
@@ -77,7 +77,7 @@ pub fn stop_on_signals(until_stdin_closes: bool) -> std::io::Result<Stop> {
                 SIGINT => (StopCause::Terminal, "SIGINT"),
                 _ => (StopCause::Terminal, "SIGHUP"),
             },
-            () = end_of_stdin(), if until_stdin_closes => (StopCause::StdinClosed, "end of standard input"),
+            () = end_of_stdin(), if mode.is_private() => (StopCause::StdinClosed, "end of standard input"),
         };
         info!(cause = shown, "stopping");
         let _ = decided.set(cause);

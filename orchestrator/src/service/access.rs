@@ -7,14 +7,17 @@
 //!   has, and nothing is touched.
 //! - Each owner has workspace names of its own, so a user cannot even ask for another's workspace by a name that it guesses.
 
-use shared_protocol::api::SessionView;
-use shared_protocol::{KeyName, SessionId, WorkspaceId};
+use shared_protocol::api::{SessionView, SnapshotView};
+use shared_protocol::{KeyName, SessionId, SnapshotId, WorkspaceId};
+use tokio::sync::watch;
 
 use super::files::Place;
+use super::ports::PortAddress;
 use super::workspaces::Workspaces;
 use super::{Caller, Role};
 use crate::owner::WorkspaceName;
-use crate::session::{Activity, Registry, SessionError, SessionHandle};
+use crate::session::{Activity, Registry, SessionError, SessionHandle, snapshot_view};
+use crate::spec::LinkGenerations;
 
 /// A workspace as a caller names it: one of its own, or, for admins, one of a named owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,23 @@ impl Access {
         }
     }
 
+    /// Finds a snapshot that the caller may touch. This changes nothing.
+    pub fn snapshot(&self, caller: &Caller, id: &SnapshotId) -> Result<SnapshotView, SessionError> {
+        let row = self.registry.snapshots().get(id)?;
+        // A snapshot for a fork is nobody's.
+        if caller.may_touch(&row.facts.spec.owner) && !row.facts.is_temporary {
+            Ok(snapshot_view(&row))
+        } else {
+            Err(SessionError::SnapshotNotFound(id.clone()))
+        }
+    }
+
+    /// The snapshots that the caller may see.
+    pub fn visible_snapshots(&self, caller: &Caller) -> Vec<SnapshotView> {
+        let rows = self.registry.snapshots().list();
+        rows.iter().filter(|row| caller.may_touch(&row.facts.spec.owner)).map(snapshot_view).collect()
+    }
+
     /// The workspace that the caller means. It does not check that the workspace exists; `workspaces` does.
     pub fn workspace(&self, caller: &Caller, address: &WorkspaceAddress) -> Result<WorkspaceName, SessionError> {
         let owner = address.owner.as_ref().unwrap_or(caller.name());
@@ -67,8 +87,18 @@ impl Access {
     }
 
     /// The same as `begin`, for the holder of a link: its token was checked, and stands for the caller that made the link.
-    pub async fn begin_by_link(&self, id: &SessionId) -> Result<Activity, SessionError> {
-        self.registry.get(id)?.begin().await
+    pub async fn begin_by_link(
+        &self,
+        id: &SessionId,
+    ) -> Result<(Activity, watch::Receiver<LinkGenerations>), SessionError> {
+        let session = self.registry.get(id)?;
+        Ok((session.begin().await?, session.links()))
+    }
+
+    /// The generation of links to a port. A session that does not exist has the first one, and no connection to it succeeds.
+    pub fn link_generation(&self, address: &PortAddress) -> u64 {
+        let session = self.registry.get(&address.session).ok();
+        session.map_or(0, |session| session.links().borrow().of(address.port.number()))
     }
 
     /// The same as `begin`, in the session or workspace that has the files.

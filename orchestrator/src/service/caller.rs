@@ -6,7 +6,9 @@ use shared_protocol::KeyName;
 pub use shared_protocol::api::KeyRole as Role;
 
 use crate::key::KeyFacts;
-use crate::owner::Creator;
+#[cfg(any(test, fuzzing))]
+use crate::key::KeySpec;
+use crate::owner::{Creator, NetworkMaximum};
 
 /// The API key of a request: its name, its role and its limits. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -36,11 +38,17 @@ impl Caller {
     /// The caller as the creator of a session.
     pub(super) fn creator(&self) -> Creator {
         let is_admin = self.role() == Role::Admin;
+        let network_maximum = match &self.0.max_network {
+            Some(most) => NetworkMaximum::Key(most.clone()),
+            None if is_admin => NetworkMaximum::Unlimited,
+            None => NetworkMaximum::Daemon,
+        };
         Creator {
             owner: self.0.name.clone(),
             limits: self.0.limits,
             sees_totals: is_admin,
             may_reach_private: is_admin,
+            network_maximum,
         }
     }
 
@@ -53,6 +61,6 @@ impl Caller {
     #[cfg(any(test, fuzzing))]
     pub fn of(name: &str, role: Role) -> Self {
         let name = KeyName::new(name).expect("a name for a test");
-        Self(Arc::new(KeyFacts::new(name, role, crate::owner::OwnerLimits::default(), None)))
+        Self(Arc::new(KeyFacts::new(KeySpec::plain(name, role), None)))
     }
 }

@@ -3,11 +3,15 @@
 //! A check gives [`InvalidRequest`]. A call that goes into a sandbox gives [`CallError`]. Calls about sessions themselves give
 //! [`SessionError`], and uploads [`UploadError`](super::files::UploadError).
 
+use std::sync::Arc;
+
 use shared_protocol::query::QueryError;
 use shared_protocol::{ErrorBody, ErrorCode, InvalidId};
 
+use crate::image::ImageError;
 use crate::key::KeyError;
 use crate::runner_client::RunnerError;
+use crate::secret::SecretError;
 use crate::session::SessionError;
 
 /// A request that can never work, whatever the state of its session. Nothing has been touched.
@@ -58,6 +62,53 @@ impl From<KeysError> for ErrorBody {
     }
 }
 
+impl From<SecretError> for ErrorBody {
+    fn from(error: SecretError) -> Self {
+        let code = match &error {
+            SecretError::Invalid(_) => ErrorCode::InvalidRequest,
+            SecretError::NotFound(_) => ErrorCode::NotFound,
+            SecretError::Full => ErrorCode::LimitReached,
+            SecretError::StillStored { .. } | SecretError::Failed(_) => ErrorCode::InternalError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Why a call about images failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImagesError {
+    /// The caller may not make it.
+    #[error(transparent)]
+    Caller(#[from] SessionError),
+    /// All who wait for one pull get the same error.
+    #[error(transparent)]
+    Image(#[from] Arc<ImageError>),
+}
+
+impl From<ImageError> for ImagesError {
+    fn from(error: ImageError) -> Self {
+        Self::Image(Arc::new(error))
+    }
+}
+
+impl From<ImagesError> for ErrorBody {
+    fn from(error: ImagesError) -> Self {
+        let error = match error {
+            ImagesError::Caller(error) => return error.into(),
+            ImagesError::Image(error) => error,
+        };
+        let code = match error.as_ref() {
+            ImageError::Missing(_) => ErrorCode::NotFound,
+            ImageError::Exists(_) | ImageError::Busy(_) => ErrorCode::Conflict,
+            ImageError::Refused(_) => ErrorCode::Forbidden,
+            ImageError::Io { .. } => ErrorCode::InternalError,
+            ImageError::Name(_) | ImageError::Reference(_) => ErrorCode::InvalidRequest,
+            ImageError::Archive(_) | ImageError::Registry(_) => ErrorCode::InvalidImage,
+        };
+        Self::new(code, error.whole())
+    }
+}
+
 /// The checks of the wire types return a body whose code is always INVALID_REQUEST.
 impl From<ErrorBody> for InvalidRequest {
     fn from(body: ErrorBody) -> Self {
@@ -104,6 +155,7 @@ impl From<SessionError> for ErrorBody {
             SessionError::Expired(_) => ErrorCode::SessionExpired,
             SessionError::Lost { .. } => ErrorCode::SandboxLost,
             SessionError::WorkspaceNotFound(_) => ErrorCode::WorkspaceNotFound,
+            SessionError::SecretNotFound(_) | SessionError::SnapshotNotFound(_) => ErrorCode::NotFound,
             SessionError::Conflict(_) => ErrorCode::Conflict,
             SessionError::Limit { .. } => ErrorCode::LimitReached,
             SessionError::NeedsAdmin(_) | SessionError::Forbidden(_) => ErrorCode::Forbidden,

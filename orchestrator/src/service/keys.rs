@@ -10,19 +10,21 @@ use super::Caller;
 use super::access::Access;
 use super::error::KeysError;
 use crate::key::{KeyFacts, KeySpec, KeyTable};
+use crate::network::Network;
 use crate::owner::OwnerLimits;
-use crate::session::{Registry, show_wall};
+use crate::session::{Registry, SessionError, show_wall};
 
 #[derive(Clone)]
 pub struct Keys {
     access: Access,
     table: KeyTable,
     registry: Registry,
+    network: Network,
 }
 
 impl Keys {
-    pub(super) fn new(access: Access, table: KeyTable, registry: Registry) -> Self {
-        Self { access, table, registry }
+    pub(super) fn new(access: Access, table: KeyTable, registry: Registry, network: Network) -> Self {
+        Self { access, table, registry, network }
     }
 
     /// The caller with this secret.
@@ -37,8 +39,11 @@ impl Keys {
 
     pub async fn create(&self, caller: &Caller, request: CreateKeyRequest) -> Result<NewKeyView, KeysError> {
         self.access.admin(caller, "creating a key")?;
-        let CreateKeyRequest { name, role, max_sessions, max_memory_mb } = request;
-        let spec = KeySpec { name, role, limits: OwnerLimits { max_sessions, max_memory_mb } };
+        let CreateKeyRequest { name, role, max_sessions, max_memory_mb, max_network } = request;
+        if let Some(max) = &max_network {
+            self.network.check_maximum(max).map_err(SessionError::from)?;
+        }
+        let spec = KeySpec { name, role, limits: OwnerLimits { max_sessions, max_memory_mb }, max_network };
         let (secret, facts) = self.table.add(spec, SystemTime::now()).await?;
         Ok(NewKeyView { secret: secret.into_string(), key: self.view(&facts) })
     }
@@ -56,6 +61,7 @@ impl Keys {
             role: facts.role,
             max_sessions: facts.limits.max_sessions,
             max_memory_mb: facts.limits.max_memory_mb,
+            max_network: facts.max_network.clone(),
             sessions: usage.sessions,
             memory_mb: usage.memory_mb,
             created_at: facts.created_at.map(show_wall),

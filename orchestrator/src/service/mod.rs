@@ -18,13 +18,16 @@ pub mod commands;
 mod daemon;
 mod error;
 pub mod files;
+mod images;
 mod in_sandbox;
 mod keys;
 mod network;
 pub mod output;
 pub mod ports;
+mod secrets;
 mod sessions;
 pub mod shells;
+mod snapshots;
 pub mod workspaces;
 
 use std::sync::Arc;
@@ -35,17 +38,22 @@ pub use access::WorkspaceAddress;
 pub use caller::{Caller, Role};
 pub use commands::Commands;
 pub use daemon::Daemon;
-pub use error::{CallError, InvalidRequest, KeysError};
+pub use error::{CallError, ImagesError, InvalidRequest, KeysError};
 pub use files::Files;
+pub use images::{Images, PullEvent, PullStream};
 pub use keys::Keys;
 pub use network::{DecisionStream, Networks, Refresh};
 pub use ports::Ports;
-pub use sessions::Sessions;
+pub use secrets::Secrets;
+pub use sessions::{CreateEvent, CreateStream, Creation, Sessions};
 pub use shells::Shells;
+pub use snapshots::Snapshots;
 
+pub use crate::secret::SecretError;
 pub use crate::session::{SessionError, SessionFilter};
 
 use crate::config::ExecConfig;
+use crate::image::Puller;
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
 use crate::network::Network;
@@ -61,6 +69,7 @@ pub struct ServiceParts {
     pub network: Network,
     pub metrics: Metrics,
     pub exec: ExecConfig,
+    pub puller: Puller,
     /// The key that links to ports are signed with.
     pub link_key: ports::LinkKey,
 }
@@ -71,28 +80,35 @@ pub struct Service(Arc<Areas>);
 
 struct Areas {
     sessions: Sessions,
+    snapshots: Snapshots,
     commands: Commands,
     shells: Shells,
     files: Files,
     ports: Ports,
     daemon: Daemon,
+    images: Arc<Images>,
     keys: Keys,
     networks: Networks,
+    secrets: Secrets,
     workspaces: Workspaces,
     access: Access,
 }
 
 impl Service {
     pub fn new(parts: ServiceParts) -> Self {
-        let ServiceParts { registry, keys, workspaces, network, metrics, exec, link_key } = parts;
+        let ServiceParts { registry, keys, workspaces, network, metrics, exec, puller, link_key } = parts;
         let access = Access::new(registry.clone(), workspaces.clone());
+        let images = Arc::new(Images::new(access.clone(), registry.clone(), puller));
         Self(Arc::new(Areas {
-            sessions: Sessions::new(access.clone(), registry.clone()),
+            sessions: Sessions::new(access.clone(), registry.clone(), images.clone()),
+            snapshots: Snapshots::new(access.clone(), registry.clone()),
+            images,
             commands: Commands::new(access.clone(), registry.clone(), metrics.clone(), exec),
             shells: Shells::new(access.clone(), metrics.clone()),
             files: Files::new(access.clone(), metrics.clone()),
             ports: Ports::new(access.clone(), metrics.clone(), link_key),
-            keys: Keys::new(access.clone(), keys, registry.clone()),
+            keys: Keys::new(access.clone(), keys, registry.clone(), network.clone()),
+            secrets: Secrets::new(network.secrets().clone()),
             networks: Networks::new(access.clone(), registry.clone(), network),
             daemon: Daemon::new(access.clone(), registry, metrics),
             workspaces,
@@ -102,6 +118,10 @@ impl Service {
 
     pub fn sessions(&self) -> &Sessions {
         &self.0.sessions
+    }
+
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.0.snapshots
     }
 
     pub fn commands(&self) -> &Commands {
@@ -124,8 +144,16 @@ impl Service {
         &self.0.daemon
     }
 
+    pub fn images(&self) -> &Images {
+        &self.0.images
+    }
+
     pub fn networks(&self) -> &Networks {
         &self.0.networks
+    }
+
+    pub fn secrets(&self) -> &Secrets {
+        &self.0.secrets
     }
 
     pub fn keys(&self) -> &Keys {
@@ -135,6 +163,12 @@ impl Service {
     /// Lists the workspaces that a caller may see.
     pub async fn list_workspaces(&self, caller: &Caller) -> Result<Vec<WorkspaceView>, SessionError> {
         self.0.workspaces.list(self.0.access.workspaces_of(caller)).await
+    }
+
+    /// Makes an empty workspace. One that exists stays as it is.
+    pub async fn create_workspace(&self, caller: &Caller, address: &WorkspaceAddress) -> Result<(), SessionError> {
+        let name = self.0.access.workspace(caller, address)?;
+        self.0.workspaces.create(&name).await
     }
 
     /// Deletes a workspace. If sessions use it, this is refused, or with `force` the sessions are destroyed.

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use shared_protocol::SessionId;
-use shared_protocol::api::{NetworkDecision, NetworkSpec, NetworkView, PackagesView, RegistryProblem, RegistryView};
+use shared_protocol::api::{
+    NetworkDecision, NetworkView, PackagesView, RegistryProblem, RegistryVariable, RegistryView, SetNetworkRequest,
+};
 use tokio::sync::watch;
 
 use super::Caller;
 use super::access::Access;
-use crate::network::{Asker, Network, SessionNetwork};
+use crate::network::{Network, SessionNetwork, SessionPolicy};
 use crate::session::{Registry, SessionError, Update};
 
 pub struct Networks {
@@ -27,11 +29,28 @@ impl Networks {
     }
 
     /// Changes what a session may reach. Connections that the new policy forbids are cut at once.
-    pub async fn set(&self, caller: &Caller, id: &SessionId, asked: &NetworkSpec) -> Result<NetworkView, SessionError> {
+    pub async fn set(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        request: SetNetworkRequest,
+    ) -> Result<NetworkView, SessionError> {
+        let SetNetworkRequest { network: asked, inject } = request;
         let session = self.access.session(caller, id)?;
-        self.registry.check_network(&session, asked)?;
-        let policy = self.network.compile(asked, Asker::of(&caller.creator())).await?;
-        session.update(Update { network: Some(policy), ..Update::default() }).await?;
+        self.registry.check_network(&session, &asked)?;
+        if inject.as_ref().is_some_and(|inject| !inject.is_empty()) && session.facts().spec.inject.is_none() {
+            let message = "the programs in this sandbox do not trust the daemon: create the session with `inject`, which may be an \
+                           empty list, to inject headers later";
+            return Err(SessionError::Conflict(message.into()));
+        }
+        let policy = self.network.compile(&asked, &caller.creator()).await?;
+        let policy = match &inject {
+            Some(inject) => self.network.with_injections(policy, inject, &session.facts().spec.owner)?,
+            // They stay, also if their hosts cannot be reached any more: taking the network away must always work.
+            None => SessionPolicy { injections: session.network().injections(), ..policy },
+        };
+        let inject = inject.filter(|_| session.facts().spec.inject.is_some());
+        session.update(Update { network: Some(policy), inject, ..Update::default() }).await?;
         Ok(session.network().view())
     }
 
@@ -70,7 +89,9 @@ impl Networks {
         });
         let problems = detected.problems.into_iter();
         let problems = problems.map(|problem| RegistryProblem { tool: problem.tool, message: problem.message });
-        Ok(PackagesView { found: found.collect(), problems: problems.collect() })
+        let variables = detected.variables.into_iter();
+        let variables = variables.map(|one| RegistryVariable { tool: one.tool, name: one.name, value: one.value });
+        Ok(PackagesView { found: found.collect(), variables: variables.collect(), problems: problems.collect() })
     }
 }
 

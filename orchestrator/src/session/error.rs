@@ -1,7 +1,7 @@
 //! The errors of sessions, by what a caller can do about them.
 
 use serde_json::Value;
-use shared_protocol::{SessionId, WorkspaceId};
+use shared_protocol::{SessionId, SnapshotId, WorkspaceId};
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SessionError {
@@ -17,6 +17,11 @@ pub enum SessionError {
     Lost { id: SessionId, reason: String },
     #[error("no workspace {0}: it is made by the first session that names it")]
     WorkspaceNotFound(WorkspaceId),
+    #[error("no snapshot {0}: it never was, or it was removed")]
+    SnapshotNotFound(SnapshotId),
+    /// The request names a secret that its caller does not have.
+    #[error("{0}")]
+    SecretNotFound(String),
     #[error("{0}")]
     Conflict(String),
     #[error("{message}")]
@@ -62,7 +67,18 @@ impl From<crate::runtime::RuntimeError> for SessionError {
 impl From<crate::network::NetworkError> for SessionError {
     fn from(error: crate::network::NetworkError) -> Self {
         match error {
-            crate::network::NetworkError::NeedsAdmin { .. } => Self::Forbidden(error.to_string()),
+            crate::network::NetworkError::NeedsAdmin { .. } | crate::network::NetworkError::AboveMaximum { .. } => {
+                Self::Forbidden(error.to_string())
+            }
+            _ => Self::InvalidRequest(error.to_string()),
+        }
+    }
+}
+
+impl From<crate::network::InjectError> for SessionError {
+    fn from(error: crate::network::InjectError) -> Self {
+        match error {
+            crate::network::InjectError::NoSecret(_) => Self::SecretNotFound(error.to_string()),
             _ => Self::InvalidRequest(error.to_string()),
         }
     }
@@ -73,7 +89,9 @@ impl From<crate::workspace::WorkspaceError> for SessionError {
         use crate::workspace::WorkspaceError as E;
         match error {
             E::NotFound(id) => Self::WorkspaceNotFound(id),
-            E::BeingDeleted(_) => Self::Conflict(error.to_string()),
+            E::BeingDeleted(_) | E::Unreachable(_) => Self::Conflict(error.to_string()),
+            E::Unmountable(_) => Self::InvalidRequest(error.to_string()),
+            E::Full(message) => Self::Limit { message, details: serde_json::json!({ "what": "workspaces" }) },
             E::Failed(message) => Self::Internal(message),
         }
     }

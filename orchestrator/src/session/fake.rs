@@ -1,6 +1,6 @@
 //! A fake runtime for tests: it makes nothing, remembers its calls, and fails when a test says so.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use shared_protocol::{RuntimeName, SessionId};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::runner_address::RunnerAddress;
-use crate::runtime::{ProcessSample, Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount};
+use crate::runtime::{Origin, ProcessSample, Runtime, RuntimeError, Sandbox, SandboxSpec, WorkspaceMount};
 use crate::spec::{LateWorkspaces, SessionSpec};
 
 /// The faults to inject. A number says how many of the next calls fail.
@@ -113,7 +113,7 @@ impl Runtime for FakeRuntime {
         vec![ImageView { name: "base".into(), runtime: self.name(), source: "host".into(), default: false }]
     }
 
-    async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
+    async fn check(&self, spec: &SessionSpec, _origin: &Origin) -> Result<(), RuntimeError> {
         self.check_gate.acquire().await.expect("the gate is never closed for good").forget();
         if spec.image == "base" { Ok(()) } else { Err(RuntimeError::InvalidImage(format!("no image {}", spec.image))) }
     }
@@ -143,7 +143,14 @@ impl Runtime for FakeRuntime {
             state.alive.insert(spec.id.clone(), sender);
         }
         let path = state.runner.clone().unwrap_or_else(|| PathBuf::from(format!("/nowhere/{}", spec.id)));
-        Ok(Sandbox { address: RunnerAddress::Unix(path), ended, network: None })
+        Ok(Sandbox {
+            address: RunnerAddress::Unix(path),
+            ended,
+            network: None,
+            start_dir: None,
+            state: None,
+            newer_variables: BTreeMap::new(),
+        })
     }
 
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
@@ -159,7 +166,14 @@ impl Runtime for FakeRuntime {
         let before = state.alive.insert(id.clone(), sender);
         state.forsaken.extend(before);
         let path = state.runner.clone().unwrap_or_else(|| PathBuf::from(format!("/nowhere/{id}")));
-        Ok(Sandbox { address: RunnerAddress::Unix(path), ended, network: None })
+        Ok(Sandbox {
+            address: RunnerAddress::Unix(path),
+            ended,
+            network: None,
+            start_dir: None,
+            state: None,
+            newer_variables: BTreeMap::new(),
+        })
     }
 
     fn late_workspaces(&self) -> LateWorkspaces {

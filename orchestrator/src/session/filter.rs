@@ -1,5 +1,6 @@
 //! Decides which sessions a list contains. Pure.
 
+use shared_protocol::SessionName;
 use shared_protocol::api::{SessionStatus, SessionView};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub struct SessionFilter {
     pub statuses: Vec<SessionStatus>,
     /// The session must have all of these labels.
     pub labels: Vec<(String, String)>,
+    /// The session must have this name.
+    pub name: Option<SessionName>,
 }
 
 impl SessionFilter {
@@ -21,6 +24,8 @@ impl SessionFilter {
     }
 
     pub fn wants(&self, view: &SessionView) -> bool {
-        self.wants_status(view.status) && self.labels.iter().all(|(key, value)| view.labels.get(key) == Some(value))
+        self.wants_status(view.status)
+            && self.name.as_ref().is_none_or(|name| view.name.as_ref() == Some(name))
+            && self.labels.iter().all(|(key, value)| view.labels.get(key) == Some(value))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shared_protocol::SessionId;
 use shared_protocol::api::SessionView;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::facts::Facts;
@@ -14,6 +14,7 @@ use super::shared::{Begin, Shared};
 use super::{Activity, EndReason, Phase, SessionError};
 use crate::network::SessionNetwork;
 use crate::runner_client::RunnerClient;
+use crate::spec::LinkGenerations;
 
 /// The longest time that a request waits for a session that is still being created or woken.
 pub const BEGIN_WAIT: Duration = Duration::from_secs(60);
@@ -41,6 +42,11 @@ impl SessionHandle {
     /// What the session may reach, and what was decided about that.
     pub fn network(&self) -> &Arc<SessionNetwork> {
         &self.0.network
+    }
+
+    /// The generations of links to the session's ports, now and whenever some are taken back.
+    pub fn links(&self) -> watch::Receiver<LinkGenerations> {
+        self.0.links.subscribe()
     }
 
     /// Resolves when the session is over.

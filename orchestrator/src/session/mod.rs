@@ -12,8 +12,11 @@
 //!                               Ended(why) ─▶ a tombstone for a while, then unknown
 //! ```
 //!
+//! A stop leads from `Running` or `Paused` to `Stopped`, which has no processes, and a start back over `Creating`. A start that fails
+//! leaves the session `Stopped`.
+//!
 //! Each step is stored before it is taken, so a daemon that restarts (`recovery`) finds every session in one of these
-//! phases: it adopts `Running` and `Paused` sessions, undoes `Creating`, and finishes `Ending`.
+//! phases: it adopts `Running` and `Paused` sessions, keeps `Stopped` ones, undoes `Creating`, and finishes `Ending`.
 //!
 //! A pooled sandbox (`pool`) is `Filling`, then `Pooled`, until a session claims it. The `Creating` of that session is the
 //! claim.
@@ -40,6 +43,7 @@ mod recovery;
 mod registry;
 mod resolve;
 mod shared;
+mod snapshots;
 
 pub use activity::{Activity, DetachedActivity};
 pub use clock::{Clock, show_wall};
@@ -51,3 +55,4 @@ pub use recovery::Recovered;
 pub use registry::{Registry, RegistryParts};
 use resolve::Plan;
 pub use resolve::Update;
+pub use snapshots::{HeldRoot, view as snapshot_view};

@@ -45,6 +45,8 @@ pub enum Phase {
     Failed(SessionError),
     Running,
     Paused,
+    /// The session has no processes. Its disk and the state of its shells are kept until it is started.
+    Stopped,
     /// The session is over for its clients, and the sandbox is being removed.
     Ending(EndReason),
     Ended(EndReason),
@@ -57,6 +59,7 @@ impl Phase {
             Self::Filling | Self::Pooled => SessionStatus::PoolIdle,
             Self::Running => SessionStatus::Running,
             Self::Paused => SessionStatus::Paused,
+            Self::Stopped => SessionStatus::Stopped,
             Self::Ending(EndReason::Destroyed) => SessionStatus::Destroying,
             Self::Failed(_) | Self::Ended(EndReason::Destroyed) => SessionStatus::Destroyed,
             Self::Ending(EndReason::Expired) | Self::Ended(EndReason::Expired) => SessionStatus::Expired,
@@ -75,6 +78,11 @@ impl Phase {
     pub fn refusal(&self, id: &SessionId) -> Option<SessionError> {
         match self {
             Self::Creating | Self::Running | Self::Paused => None,
+            Self::Stopped => {
+                let message =
+                    format!("session {id} is stopped: start it with POST /v1/sessions/{id}/start, or cove start {id}");
+                Some(SessionError::Conflict(message))
+            }
             Self::Filling | Self::Pooled => {
                 let message = format!("{id} waits in a pool and is nobody's session; a create may get it");
                 Some(SessionError::Conflict(message))

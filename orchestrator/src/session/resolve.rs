@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared_protocol::api::{CreateSessionRequest, Profile, ResourcesRequest, ResourcesView, UpdateSessionRequest};
+use shared_protocol::api::{
+    CreateSessionRequest, InjectionSpec, Profile, ResourcesRequest, ResourcesView, SessionUser, UpdateSessionRequest,
+};
 use shared_protocol::runner::{MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES};
-use shared_protocol::{KeyName, RuntimeName};
+use shared_protocol::{RuntimeName, SessionId, SessionName};
 
 use super::SessionError;
 use crate::config::SessionsConfig;
 use crate::network::SessionPolicy;
+use crate::owner::Creator;
 use crate::runtime::policy::max_disk_mb;
-use crate::spec::{SessionSpec, Variables};
+use crate::spec::{DiskPlace, LinkGenerations, SessionSpec, Variables};
 
 pub const MAX_LABELS: usize = 64;
 pub const MAX_LABEL_KEY_BYTES: usize = 128;
@@ -35,17 +38,33 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Adds variables of the daemon as far as there is room. Those that the client has named win, whatever the case of their
+    /// letters: npm reads `npm_config_registry` in any case.
+    pub fn add_variables(&mut self, ours: Vec<(String, String)>) {
+        let env = &mut self.env.0;
+        let mut bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        for (name, value) in ours {
+            let size = name.len() + value.len();
+            if !env.keys().any(|known| known.eq_ignore_ascii_case(&name)) && bytes + size <= MAX_ENV_BYTES {
+                bytes += size;
+                env.insert(name, value);
+            }
+        }
+    }
+
     pub fn resolve(
         request: CreateSessionRequest,
-        owner: KeyName,
+        creator: &Creator,
         config: &SessionsConfig,
         default_runtime: &RuntimeName,
+        disks: impl FnOnce(&RuntimeName) -> DiskPlace,
     ) -> Result<Self, SessionError> {
         let image = request.image.unwrap_or_else(|| config.default_image.clone());
         if image.is_empty() || image.len() > MAX_IMAGE_BYTES || image.chars().any(char::is_control) {
             let message = format!("image must be a name of 1 to {MAX_IMAGE_BYTES} bytes without control characters");
             return Err(SessionError::InvalidImage(message));
         }
+        check_name(request.name.as_ref())?;
         check_env(&request.env)?;
         check_labels(&request.labels)?;
         let ttl = seconds("ttl_seconds", request.ttl_seconds, config)?.unwrap_or(config.default_ttl_seconds);
@@ -55,17 +74,26 @@ impl Plan {
             let max = config.max_ttl_seconds;
             return Err(invalid(format!("idle_pause_seconds must be 0 (never) to {max}, not {idle_pause}")));
         }
+        let runtime = request.runtime.unwrap_or_else(|| default_runtime.clone());
+        let disk = disks(&runtime);
+        let user = request.user.unwrap_or_default();
         let spec = SessionSpec {
-            owner,
+            owner: creator.owner.clone(),
+            name: request.name,
             image,
-            runtime: request.runtime.unwrap_or_else(|| default_runtime.clone()),
+            runtime,
             workspace: request.workspace_id,
             labels: request.labels,
-            resources: resources(request.resources.unwrap_or_default(), config)?,
+            resources: resources(request.resources.unwrap_or_default(), config, disk)?,
             network: request.network.unwrap_or_default(),
-            writable_root: request.writable_root.unwrap_or(false),
+            network_maximum: creator.network_maximum.clone(),
+            inject: request.inject,
+            // Who asks for root wants to install something.
+            writable_root: request.writable_root.unwrap_or(user == SessionUser::Root),
+            user,
             profiles: profiles(&request.profiles, config)?,
             lifetime: Duration::from_secs(ttl.min(idle)),
+            links: LinkGenerations::default(),
             idle_pause: (idle_pause > 0).then(|| Duration::from_secs(idle_pause)),
         };
         Ok(Self { spec: Arc::new(spec), env: Variables(request.env) })
@@ -77,7 +105,11 @@ impl Plan {
 pub struct Update {
     pub lifetime: Option<Duration>,
     pub labels: Option<BTreeMap<String, String>>,
+    /// The policy, with the headers that are injected.
     pub network: Option<SessionPolicy>,
+    pub links: Option<LinkGenerations>,
+    /// What is stored of those headers, if they change too.
+    pub inject: Option<Vec<InjectionSpec>>,
 }
 
 impl Update {
@@ -89,7 +121,7 @@ impl Update {
             check_labels(labels)?;
         }
         let lifetime = ttl.into_iter().chain(idle).min().map(Duration::from_secs);
-        Ok(Self { lifetime, labels: request.labels, network: None })
+        Ok(Self { lifetime, labels: request.labels, ..Self::default() })
     }
 }
 
@@ -117,7 +149,7 @@ fn seconds(name: &str, given: Option<u64>, config: &SessionsConfig) -> Result<Op
     }
 }
 
-fn resources(asked: ResourcesRequest, config: &SessionsConfig) -> Result<ResourcesView, SessionError> {
+fn resources(asked: ResourcesRequest, config: &SessionsConfig, disk: DiskPlace) -> Result<ResourcesView, SessionError> {
     let (default, max) = (&config.default_resources, &config.max_resources);
     let cpus = asked.cpus.unwrap_or(default.cpus);
     // This form also refuses NaN.
@@ -133,13 +165,24 @@ fn resources(asked: ResourcesRequest, config: &SessionsConfig) -> Result<Resourc
         }
     };
     let memory_mb = whole("memory_mb", asked.memory_mb, default.memory_mb, MIN_MEMORY_MB, max.memory_mb)?;
-    // The disk may be in memory, so the default disk leaves half of the memory to programs.
-    let default_disk_mb = default.disk_mb.min(memory_mb / 2).max(MIN_DISK_MB);
+    let in_memory = disk == DiskPlace::Memory;
+    // A default disk in memory leaves half of the memory to programs.
+    let default_disk_mb = if in_memory { default.disk_mb.min(memory_mb / 2).max(MIN_DISK_MB) } else { default.disk_mb };
     let asked_disk_mb = whole("disk_mb", asked.disk_mb, default_disk_mb, MIN_DISK_MB, max.disk_mb)?;
     // A disk in memory never takes all of it. One that is larger than the memory stays as it is: the runtime refuses it.
-    let fits = asked_disk_mb <= memory_mb;
+    let fits = in_memory && asked_disk_mb <= memory_mb;
     let disk_mb = if fits { asked_disk_mb.min(max_disk_mb(memory_mb)) } else { asked_disk_mb };
     Ok(ResourcesView { cpus, memory_mb, pids: whole("pids", asked.pids, default.pids, MIN_PIDS, max.pids)?, disk_mb })
+}
+
+/// Refuses a name that could be the id of another session.
+fn check_name(name: Option<&SessionName>) -> Result<(), SessionError> {
+    match name.filter(|name| SessionId::is_made_form(name.as_str())) {
+        Some(name) => {
+            Err(invalid(format!("name must not have the form of a session id, as {name:?} has", name = name.as_str())))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_env(env: &BTreeMap<String, String>) -> Result<(), SessionError> {
@@ -197,7 +240,11 @@ mod tests {
 
     fn resolve_with(json: &str, config: &SessionsConfig) -> Result<SessionSpec, SessionError> {
         let request = serde_json::from_str(json).unwrap();
-        Plan::resolve(request, KeyName::first(), config, &RuntimeName::local())
+        // On this runtime disks are on the disk, and on the other in memory.
+        let disks = |runtime: &RuntimeName| {
+            if *runtime == RuntimeName::local() { DiskPlace::Disk } else { DiskPlace::Memory }
+        };
+        Plan::resolve(request, &Creator::first(), config, &RuntimeName::local(), disks)
             .map(|plan| SessionSpec::clone(&plan.spec))
     }
 
@@ -216,6 +263,35 @@ mod tests {
         assert_eq!(plan.lifetime, Duration::from_secs(config.default_ttl_seconds));
         assert_eq!(plan.network, NetworkSpec::default());
         assert!(!plan.writable_root);
+        assert_eq!(plan.user, SessionUser::Default);
+    }
+
+    #[test]
+    fn root_can_change_its_root_file_system_unless_that_is_declined() {
+        let of = |json: &str| resolve(json).map(|plan| (plan.user, plan.writable_root)).unwrap();
+        assert_eq!(of(r#"{"user":"root"}"#), (SessionUser::Root, true));
+        assert_eq!(of(r#"{"user":"root","writable_root":false}"#), (SessionUser::Root, false));
+        assert_eq!(of(r#"{"user":"default"}"#), (SessionUser::Default, false));
+    }
+
+    #[test]
+    fn variables_of_the_daemon_come_after_those_of_the_client_and_only_as_far_as_they_fit() {
+        let with = |json: &str| {
+            let request = serde_json::from_str(json).unwrap();
+            let (config, local) = (SessionsConfig::default(), RuntimeName::local());
+            let mut plan = Plan::resolve(request, &Creator::first(), &config, &local, |_| DiskPlace::Disk).unwrap();
+            let ours = [("NPM_CONFIG_REGISTRY", "https://mirror.test"), ("GOPROXY", "https://go.test")];
+            plan.add_variables(ours.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
+            plan.env.0
+        };
+        assert_eq!(with("{}").len(), 2);
+        let named = with(r#"{"env":{"npm_config_registry":"https://own.test"}}"#);
+        assert_eq!(named.keys().collect::<Vec<_>>(), ["GOPROXY", "npm_config_registry"]);
+        let nearly_full: BTreeMap<String, String> =
+            (0..16).map(|at| (format!("V{at:02}"), "x".repeat(MAX_ENV_BYTES / 16 - 5))).collect();
+        let request = serde_json::json!({ "env": nearly_full }).to_string();
+        let kept = with(&request);
+        assert!(kept.contains_key("GOPROXY") && !kept.contains_key("NPM_CONFIG_REGISTRY"), "only the smaller one fits");
     }
 
     #[test]
@@ -229,7 +305,7 @@ mod tests {
         let update = |json: &str| Update::resolve(serde_json::from_str(json).unwrap(), &SessionsConfig::default());
         assert_eq!(update("{}").unwrap(), Update::default());
         let both = update(r#"{"ttl_seconds":50,"idle_seconds":20}"#).unwrap();
-        assert_eq!(both, Update { lifetime: Some(Duration::from_secs(20)), labels: None, network: None });
+        assert_eq!(both, Update { lifetime: Some(Duration::from_secs(20)), ..Update::default() });
         assert_eq!(update(r#"{"idle_seconds":9}"#).unwrap().lifetime, Some(Duration::from_secs(9)));
         assert_eq!(update(r#"{"labels":{}}"#).unwrap().labels, Some(BTreeMap::new()));
         for (json, name) in [
@@ -252,16 +328,26 @@ mod tests {
     }
 
     #[test]
-    fn a_small_memory_has_a_small_disk_unless_one_is_asked_for() {
-        assert_eq!(resolve(r#"{"resources":{"memory_mb":64}}"#).unwrap().resources.disk_mb, 32);
-        assert_eq!(resolve(r#"{"resources":{"memory_mb":128,"disk_mb":80}}"#).unwrap().resources.disk_mb, 80);
+    fn a_small_memory_has_a_small_disk_in_it_unless_one_is_asked_for() {
+        let disk = |json: &str| resolve(json).unwrap().resources.disk_mb;
+        assert_eq!(disk(r#"{"runtime":"docker","resources":{"memory_mb":64}}"#), 32);
+        assert_eq!(disk(r#"{"runtime":"docker","resources":{"memory_mb":128,"disk_mb":80}}"#), 80);
+        assert_eq!(disk(r#"{"runtime":"docker"}"#), 1024);
     }
 
     #[test]
-    fn a_disk_as_large_as_the_memory_is_made_smaller_and_a_larger_one_is_left_to_the_runtime() {
+    fn a_disk_on_the_disk_does_not_depend_on_the_memory() {
         let disk = |json: &str| resolve(json).unwrap().resources.disk_mb;
-        assert_eq!(disk(r#"{"resources":{"memory_mb":128,"disk_mb":128}}"#), 90);
-        assert_eq!(disk(r#"{"resources":{"memory_mb":128,"disk_mb":129}}"#), 129);
+        assert_eq!(disk(r#"{"resources":{"memory_mb":64}}"#), 10 << 10);
+        assert_eq!(disk(r#"{"resources":{"memory_mb":64,"disk_mb":64}}"#), 64);
+        assert_eq!(disk(r#"{"resources":{"memory_mb":64,"disk_mb":4000}}"#), 4000);
+    }
+
+    #[test]
+    fn a_disk_in_memory_that_is_as_large_as_the_memory_is_made_smaller_and_a_larger_one_is_left_to_the_runtime() {
+        let disk = |json: &str| resolve(json).unwrap().resources.disk_mb;
+        assert_eq!(disk(r#"{"runtime":"docker","resources":{"memory_mb":128,"disk_mb":128}}"#), 90);
+        assert_eq!(disk(r#"{"runtime":"docker","resources":{"memory_mb":128,"disk_mb":129}}"#), 129);
     }
 
     #[test]
@@ -285,6 +371,7 @@ mod tests {
             (r#"{"labels":{"":"c"}}"#, "label"),
             (r#"{"labels":{"a":"\n"}}"#, "label"),
             (r#"{"image":""}"#, "image"),
+            (r#"{"name":"7183cb80-d6c"}"#, "name"),
         ] {
             let error = resolve(json).expect_err(json).to_string();
             assert!(error.contains(name), "{json}: {error}");
@@ -295,6 +382,7 @@ mod tests {
         #[test]
         fn what_is_accepted_is_within_the_configured_bounds(
             cpus in prop::option::of(any::<f64>()), memory_mb: Option<u64>, pids: Option<u64>, disk_mb: Option<u64>, ttl: Option<u64>,
+            place in prop_oneof![Just(DiskPlace::Disk), Just(DiskPlace::Memory)],
         ) {
             let config = SessionsConfig::default();
             let request = CreateSessionRequest {
@@ -302,7 +390,7 @@ mod tests {
                 resources: Some(ResourcesRequest { cpus, memory_mb, pids, disk_mb }),
                 ..CreateSessionRequest::default()
             };
-            if let Ok(Plan { spec, .. }) = Plan::resolve(request, KeyName::first(), &config, &RuntimeName::local()) {
+            if let Ok(Plan { spec, .. }) = Plan::resolve(request, &Creator::first(), &config, &RuntimeName::local(), |_| place) {
                 let (got, max) = (spec.resources, config.max_resources);
                 prop_assert!(got.cpus > 0.0 && got.cpus <= max.cpus);
                 prop_assert!(got.memory_mb <= max.memory_mb && got.pids <= max.pids && got.disk_mb <= max.disk_mb);

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use shared_protocol::api::{AcquireSource, SessionView};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::driver::expiry::{Expiry, Usage, expiry};
+use super::driver::keep::{KeepAsked, MAX_KEEPS_ASKED};
 use super::driver::pause::{MAX_PAUSES_ASKED, PauseAsked};
 use super::driver::update::{MAX_UPDATES_ASKED, UpdateAsked};
 use super::facts::{FIRST_CWD, Facts};
@@ -19,6 +20,7 @@ use super::resolve::Update;
 use super::{Activity, DetachedActivity, EndReason, Phase, SessionError};
 use crate::network::{Network, SessionNetwork};
 use crate::runner_client::RunnerClient;
+use crate::spec::{LinkGenerations, SessionSpec};
 use crate::store::{SessionRow, Touch};
 
 /// The most detached commands of one session that are followed to their end: each takes a connection to the runner. Further
@@ -29,6 +31,8 @@ pub const MAX_DETACHED_FOLLOWED: usize = 64;
 pub struct Shared {
     pub facts: Facts,
     pub network: Arc<SessionNetwork>,
+    /// The generations of links: those of the spec, until a client takes links back.
+    pub links: watch::Sender<LinkGenerations>,
     state: Mutex<SessionState>,
     phase: watch::Sender<Phase>,
     /// Wakes the driver. The permit is kept, so no wake-up is lost while the driver is busy.
@@ -36,6 +40,11 @@ pub struct Shared {
     pub resume_asked: Notify,
     pub pause_asked: mpsc::Sender<PauseAsked>,
     pub update_asked: mpsc::Sender<UpdateAsked>,
+    /// Snapshots, stops and starts.
+    pub keep_asked: mpsc::Sender<KeepAsked>,
+    /// One stop or start of the session at a time, from its admission to its end: so a start finds the place of a stopped session as the
+    /// stop has left it.
+    pub keep_turn: Arc<Semaphore>,
     /// The receivers of requests to the driver, until the driver takes them.
     requests: Mutex<Option<DriverRequests>>,
     pub idle: Notify,
@@ -43,7 +52,18 @@ pub struct Shared {
     used: Arc<Notify>,
 }
 
-type DriverRequests = (mpsc::Receiver<PauseAsked>, mpsc::Receiver<UpdateAsked>);
+/// What clients ask a driver for.
+pub struct DriverRequests {
+    pub pauses: mpsc::Receiver<PauseAsked>,
+    pub updates: mpsc::Receiver<UpdateAsked>,
+    pub keeps: mpsc::Receiver<KeepAsked>,
+}
+
+impl std::fmt::Debug for DriverRequests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DriverRequests")
+    }
+}
 
 /// The state that changes while the session lives.
 #[derive(Debug)]
@@ -75,15 +95,20 @@ pub enum Begin {
 
 impl Shared {
     pub fn new(facts: Facts, network: &Network, used: Arc<Notify>) -> Self {
-        let policy = network.recall(&facts.spec.network);
-        let network = Arc::new(SessionNetwork::new(network.clone(), facts.id.clone(), policy));
+        let spec = &facts.spec;
+        let policy = network.recall(&spec.network, &spec.network_maximum, spec.inject.as_deref().unwrap_or_default());
+        let network = SessionNetwork::new(network.clone(), facts.id.clone(), spec.owner.clone(), policy);
+        let network = Arc::new(network);
+        let links = watch::Sender::new(spec.links.clone());
         let (last_activity, source) = (facts.created, facts.source);
         let (lifetime, labels) = (facts.spec.lifetime, facts.spec.labels.clone());
         let (pause_asked, pauses) = mpsc::channel(MAX_PAUSES_ASKED);
         let (update_asked, updates) = mpsc::channel(MAX_UPDATES_ASKED);
+        let (keep_asked, keeps) = mpsc::channel(MAX_KEEPS_ASKED);
         Self {
             facts,
             network,
+            links,
             state: Mutex::new(SessionState {
                 lifetime,
                 labels,
@@ -101,8 +126,10 @@ impl Shared {
             resume_asked: Notify::new(),
             pause_asked,
             update_asked,
+            keep_asked,
+            keep_turn: Arc::new(Semaphore::new(1)),
             idle: Notify::new(),
-            requests: Mutex::new(Some((pauses, updates))),
+            requests: Mutex::new(Some(DriverRequests { pauses, updates, keeps })),
             used,
         }
     }
@@ -110,13 +137,20 @@ impl Shared {
     /// The receivers of requests, for the one driver. A second caller gets queues without senders.
     pub fn take_requests(&self) -> DriverRequests {
         let taken = self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.unwrap_or_else(|| (mpsc::channel(1).1, mpsc::channel(1).1))
+        taken.unwrap_or_else(|| DriverRequests {
+            pauses: mpsc::channel(1).1,
+            updates: mpsc::channel(1).1,
+            keeps: mpsc::channel(1).1,
+        })
     }
 
-    /// Changes lifetime, labels and network. The idle time restarts, and the driver looks again when the session expires.
+    /// Changes lifetime, labels, network and links. The idle time restarts, and the driver looks again when the session expires.
     pub fn update(&self, update: Update) {
         if let Some(network) = update.network {
             self.network.set_policy(network);
+        }
+        if let Some(links) = update.links {
+            self.links.send_replace(links);
         }
         let mut state = self.state();
         if let Some(lifetime) = update.lifetime {
@@ -298,7 +332,7 @@ impl Shared {
 
     pub fn set_phase(&self, phase: Phase) {
         let mut state = self.state();
-        if matches!(phase, Phase::Ending(_) | Phase::Ended(_) | Phase::Failed(_)) {
+        if matches!(phase, Phase::Ending(_) | Phase::Ended(_) | Phase::Failed(_) | Phase::Stopped) {
             state.runner = None;
         }
         self.phase.send_replace(phase);
@@ -340,17 +374,29 @@ impl Shared {
         decision
     }
 
+    /// The spec, with what clients have changed since.
+    pub fn current_spec(&self) -> SessionSpec {
+        let state = self.state();
+        SessionSpec {
+            lifetime: state.lifetime,
+            labels: state.labels.clone(),
+            network: self.network.asked(),
+            ..(*self.facts.spec).clone()
+        }
+    }
+
     pub fn view(&self) -> SessionView {
         let state = self.state();
         let in_use = self.usage(&state).is_in_use();
         let phase = self.phase.borrow();
         let facts = &self.facts;
-        // The lifetime of a pooled sandbox has not begun.
-        let is_waiting = matches!(*phase, Phase::Filling | Phase::Pooled);
+        // The lifetime of a pooled sandbox has not begun, and that of a stopped one begins when it is started.
+        let is_waiting = matches!(*phase, Phase::Filling | Phase::Pooled | Phase::Stopped);
         let last_activity = if in_use || is_waiting { Instant::now() } else { state.last_activity };
         let spec = &facts.spec;
         SessionView {
             id: facts.id.clone(),
+            name: spec.name.clone(),
             owner: spec.owner.clone(),
             image: spec.image.clone(),
             runtime: spec.runtime.clone(),
@@ -361,6 +407,7 @@ impl Shared {
             resources: spec.resources,
             network: self.network.asked(),
             writable_root: spec.writable_root,
+            user: spec.user,
             profiles: spec.profiles.clone(),
             acquire_source: state.source,
             created_at: facts.clock.show(facts.created),

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use shared_protocol::KeyName;
-use shared_protocol::api::KeyRole;
+use shared_protocol::api::{KeyRole, NetworkSpec};
 
 use super::row::{from_millis, to_millis};
 use super::statements::broken;
@@ -17,6 +17,7 @@ pub struct KeyRow {
     pub hash: [u8; 32],
     pub role: KeyRole,
     pub limits: OwnerLimits,
+    pub max_network: Option<NetworkSpec>,
     pub created_at: SystemTime,
 }
 
@@ -27,8 +28,10 @@ pub(super) fn add(connection: &Connection, row: &KeyRow) -> rusqlite::Result<boo
         return Ok(false);
     }
     let whole = |limit: Option<u64>| limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-    let sql = "INSERT INTO keys (name, hash, role, max_sessions, max_memory_mb, created_at) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let unwritable = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
+    let max_network = row.max_network.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
+    let sql = "INSERT INTO keys (name, hash, role, max_sessions, max_memory_mb, created_at, max_network) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     connection.execute(
         sql,
         params![
@@ -38,6 +41,7 @@ pub(super) fn add(connection: &Connection, row: &KeyRow) -> rusqlite::Result<boo
             whole(row.limits.max_sessions),
             whole(row.limits.max_memory_mb),
             to_millis(row.created_at),
+            max_network,
         ],
     )?;
     Ok(true)
@@ -50,7 +54,7 @@ pub(super) fn remove(connection: &Connection, name: &KeyName) -> rusqlite::Resul
 
 /// Reads all keys by name.
 pub(super) fn load(connection: &Connection) -> rusqlite::Result<Vec<KeyRow>> {
-    let sql = "SELECT name, hash, role, max_sessions, max_memory_mb, created_at FROM keys ORDER BY name";
+    let sql = "SELECT name, hash, role, max_sessions, max_memory_mb, created_at, max_network FROM keys ORDER BY name";
     connection.prepare(sql)?.query_map((), read)?.collect()
 }
 
@@ -61,11 +65,15 @@ fn read(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     };
     let role: KeyRole =
         row.get::<_, String>(2)?.parse().map_err(|text: String| broken(2, std::io::Error::other(text)))?;
+    let max_network: Option<String> = row.get(6)?;
+    let max_network =
+        max_network.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| broken(6, error))?;
     Ok(KeyRow {
         name: KeyName::new(row.get::<_, String>(0)?).map_err(|error| broken(0, error))?,
         hash: row.get(1)?,
         role,
         limits: OwnerLimits { max_sessions: limit(3)?, max_memory_mb: limit(4)? },
+        max_network,
         created_at: from_millis(row.get(5)?),
     })
 }

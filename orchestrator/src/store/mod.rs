@@ -4,7 +4,8 @@
 //! One thread owns the connection (`writer`). All other code holds a `Store` and sends writes over a bounded queue. Writes
 //! that wait together are committed together, so many creates at once share their commits. A write that returned `Ok`
 //! survives `kill -9`; a write that failed has changed nothing. A power cut may lose the last writes about sessions, but it also
-//! ends all the sandboxes that they describe. A write about keys survives it: a key that was removed must not come back.
+//! ends all the sandboxes that they describe. A write about keys, snapshots or a stop survives it: a key that was removed must not
+//! come back, and what a client was told is kept must be there.
 //!
 //! The store refuses a database that is damaged, locked or from a newer version (`open`), and never replaces it by an empty
 //! one. It knows nothing of sandboxes, and no request that only uses a session waits for it.
@@ -14,6 +15,7 @@ mod key_row;
 mod open;
 mod row;
 mod schema;
+mod snapshot_row;
 mod statements;
 #[cfg(test)]
 mod store_test;
@@ -24,14 +26,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use shared_protocol::api::NetworkSpec;
-use shared_protocol::{KeyName, SessionId};
+use shared_protocol::api::{InjectionSpec, NetworkSpec};
+use shared_protocol::{KeyName, SessionId, SnapshotId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+
+use crate::owner::NetworkMaximum;
+use crate::spec::LinkGenerations;
 
 pub use error::StoreError;
 pub use key_row::KeyRow;
 pub use row::{SessionRow, StoredEnd, StoredKey, Touch};
+pub use snapshot_row::{SnapshotFacts, SnapshotRow};
 use writer::{Job, StoreHealth, Writer};
 
 /// The name of the database's file in the data directory.
@@ -47,12 +53,16 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 pub enum Write {
     /// Adds a row. This happens before any part of its sandbox is made.
     Insert(Box<SessionRow>),
-    /// The sandbox exists and belongs to a session. Allowed from `creating` or `paused`.
+    /// The sandbox exists and belongs to a session. Allowed from `creating`, `paused` or `stopped`.
     Running {
         id: SessionId,
         at: SystemTime,
     },
     Paused {
+        id: SessionId,
+    },
+    /// The session is about to be stopped: its processes end, and its disk stays. Allowed from `running` or `paused`.
+    Stopped {
         id: SessionId,
     },
     /// The sandbox exists and waits in a pool. Allowed from `creating`.
@@ -67,7 +77,9 @@ pub enum Write {
         id: SessionId,
         lifetime: Option<Duration>,
         labels: Option<BTreeMap<String, String>>,
-        network: Option<NetworkSpec>,
+        network: Option<Box<(NetworkSpec, NetworkMaximum)>>,
+        links: Option<LinkGenerations>,
+        inject: Option<Vec<InjectionSpec>>,
     },
     /// The session is about to end. This is written before anything is removed.
     Destroying {
@@ -97,18 +109,29 @@ pub enum Write {
     RemoveKey {
         name: KeyName,
     },
+    /// Adds a snapshot. This happens before any part of it is made.
+    AddSnapshot(Box<SnapshotRow>),
+    /// All of the snapshot is on the disk.
+    SnapshotReady(Box<SnapshotRow>),
+    /// Removes the row of a snapshot. This happens before any part of it is removed.
+    RemoveSnapshot {
+        id: SnapshotId,
+    },
 }
 
 impl Write {
     /// Whether the write must be on the disk before it is answered.
     fn must_survive_a_power_cut(&self) -> bool {
-        matches!(self, Self::AddKey(_) | Self::RemoveKey { .. })
+        let is_key = matches!(self, Self::AddKey(_) | Self::RemoveKey { .. });
+        // These outlive a restart of the host, in contrast to sandboxes. What starts or ends a stopped session does too.
+        let is_kept = matches!(self, Self::SnapshotReady(_) | Self::RemoveSnapshot { .. } | Self::Stopped { .. });
+        is_key || is_kept
     }
 
     /// Whether the write must not get lost if the disk is full for a while. Such a write is tried again after the next write
     /// that succeeds.
     fn is_owed(&self) -> bool {
-        matches!(self, Self::Destroying { .. } | Self::Ended { .. } | Self::Forget { .. })
+        matches!(self, Self::Destroying { .. } | Self::Ended { .. } | Self::Forget { .. } | Self::RemoveSnapshot { .. })
     }
 }
 
@@ -118,6 +141,8 @@ pub struct Store {
     health: Arc<StoreHealth>,
     /// The keys that the database had when it was opened.
     keys: Arc<[KeyRow]>,
+    /// The snapshots that the database had when it was opened.
+    snapshots: Arc<[SnapshotRow]>,
 }
 
 #[derive(Clone)]
@@ -135,6 +160,7 @@ impl Store {
         let connection = open::open(path)?;
         let rows = statements::load(&connection).map_err(|error| open::explain(path, error))?;
         let keys = key_row::load(&connection).map_err(|error| open::explain(path, error))?.into();
+        let snapshots = snapshot_row::load(&connection).map_err(|error| open::explain(path, error))?.into();
         let health = Arc::<StoreHealth>::default();
         let writer = Writer::new(connection, health.clone());
         let (queue, jobs) = mpsc::channel(QUEUE_LENGTH);
@@ -142,12 +168,17 @@ impl Store {
             .name("store".into())
             .spawn(move || writer.run(jobs))
             .map_err(|error| StoreError::Failed(format!("no thread for it: {error}")))?;
-        Ok((Self { backend: Backend::Thread(queue), health, keys }, rows))
+        Ok((Self { backend: Backend::Thread(queue), health, keys, snapshots }, rows))
     }
 
     /// The keys that the database had when it was opened.
     pub fn keys_at_open(&self) -> &[KeyRow] {
         &self.keys
+    }
+
+    /// The snapshots that the database had when it was opened.
+    pub fn snapshots_at_open(&self) -> &[SnapshotRow] {
+        &self.snapshots
     }
 
     /// Writes, and returns when the write is committed.
@@ -211,9 +242,11 @@ impl Store {
         let connection = open::open(path)?;
         let rows = statements::load(&connection).map_err(|error| open::explain(path, error))?;
         let keys = key_row::load(&connection).map_err(|error| open::explain(path, error))?.into();
+        let snapshots = snapshot_row::load(&connection).map_err(|error| open::explain(path, error))?.into();
         let health = Arc::<StoreHealth>::default();
         let writer = Writer::new(connection, health.clone());
-        Ok((Self { backend: Backend::Inline(Arc::new(std::sync::Mutex::new(writer))), health, keys }, rows))
+        let backend = Backend::Inline(Arc::new(std::sync::Mutex::new(writer)));
+        Ok((Self { backend, health, keys, snapshots }, rows))
     }
 
     /// A database in memory, for tests that do not open it again.

@@ -15,7 +15,7 @@ use crate::spec::SessionSpec;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionRow {
     pub id: SessionId,
-    /// The status: `creating`, `running`, `paused`, `pool_idle`, `destroying`, or how the session ended.
+    /// The status: `creating`, `running`, `paused`, `stopped`, `pool_idle`, `destroying`, or how the session ended.
     pub status: SessionStatus,
     /// Why the session ends or has ended. Set from `destroying` on.
     pub end: Option<StoredEnd>,

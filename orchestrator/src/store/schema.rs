@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: [&str; 2] = [FIRST_STEP, KEYS_STEP];
+const STEPS: [&str; 4] = [FIRST_STEP, KEYS_STEP, KEY_NETWORK_STEP, SNAPSHOTS_STEP];
 
 pub(super) const FIRST_STEP: &str = "
     CREATE TABLE sessions (
@@ -34,6 +34,21 @@ const KEYS_STEP: &str = "
         role            TEXT    NOT NULL,
         max_sessions    INTEGER,
         max_memory_mb   INTEGER,
+        -- Milliseconds since 1970.
+        created_at      INTEGER NOT NULL
+    ) STRICT;
+";
+
+/// JSON, in the form of the field `network` of a create.
+const KEY_NETWORK_STEP: &str = "ALTER TABLE keys ADD COLUMN max_network TEXT;";
+
+const SNAPSHOTS_STEP: &str = "
+    CREATE TABLE snapshots (
+        id              TEXT    NOT NULL PRIMARY KEY,
+        -- `making`, then `ready`.
+        status          TEXT    NOT NULL,
+        -- JSON: what it was made of, and what it holds.
+        facts           TEXT    NOT NULL,
         -- Milliseconds since 1970.
         created_at      INTEGER NOT NULL
     ) STRICT;

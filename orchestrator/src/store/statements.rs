@@ -6,11 +6,13 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use shared_protocol::SessionId;
-use shared_protocol::api::{NetworkSpec, SessionStatus};
+use shared_protocol::api::{InjectionSpec, NetworkSpec, SessionStatus};
 
-use super::key_row;
 use super::row::{from_millis, read_facts, to_millis};
 use super::{SessionRow, StoredEnd, StoredKey, Touch, Write};
+use super::{key_row, snapshot_row};
+use crate::owner::NetworkMaximum;
+use crate::spec::LinkGenerations;
 
 const COLUMNS: &str =
     "id, status, ending, reason, facts, idempotency_key, fingerprint, created_at, last_activity, ended_at, cwd";
@@ -23,19 +25,24 @@ pub fn apply(connection: &Connection, write: &Write) -> rusqlite::Result<bool> {
         Write::Claim(row) => claim(connection, row),
         Write::Running { id, at } => {
             let sql = "UPDATE sessions SET status = 'running', last_activity = ?2 \
-                       WHERE id = ?1 AND status IN ('creating', 'paused', 'running')";
+                       WHERE id = ?1 AND status IN ('creating', 'paused', 'running', 'stopped')";
             changed(connection.prepare_cached(sql)?.execute(params![id.as_str(), to_millis(*at)]))
         }
         Write::Paused { id } => {
             let sql = "UPDATE sessions SET status = 'paused' WHERE id = ?1 AND status = 'running'";
             changed(connection.prepare_cached(sql)?.execute([id.as_str()]))
         }
+        Write::Stopped { id } => {
+            let sql =
+                "UPDATE sessions SET status = 'stopped' WHERE id = ?1 AND status IN ('running', 'paused', 'stopped')";
+            changed(connection.prepare_cached(sql)?.execute([id.as_str()]))
+        }
         Write::PoolIdle { id } => {
             let sql = "UPDATE sessions SET status = 'pool_idle' WHERE id = ?1 AND status = 'creating'";
             changed(connection.prepare_cached(sql)?.execute([id.as_str()]))
         }
-        Write::Update { id, lifetime, labels, network } => {
-            update(connection, id, *lifetime, labels.as_ref(), network.as_ref())
+        Write::Update { id, lifetime, labels, network, links, inject } => {
+            update(connection, id, *lifetime, labels.as_ref(), network.as_deref(), links.as_ref(), inject.as_ref())
         }
         Write::Destroying { id, end } => {
             let sql = "UPDATE sessions SET status = 'destroying', ending = ?2, reason = ?3 WHERE id = ?1";
@@ -54,6 +61,9 @@ pub fn apply(connection: &Connection, write: &Write) -> rusqlite::Result<bool> {
         Write::Prune { before, keep } => prune(connection, *before, *keep),
         Write::AddKey(row) => key_row::add(connection, row),
         Write::RemoveKey { name } => key_row::remove(connection, name),
+        Write::AddSnapshot(row) => snapshot_row::add(connection, row),
+        Write::SnapshotReady(row) => snapshot_row::set_ready(connection, row),
+        Write::RemoveSnapshot { id } => snapshot_row::remove(connection, id),
     }
 }
 
@@ -100,18 +110,34 @@ fn update(
     id: &SessionId,
     lifetime: Option<Duration>,
     labels: Option<&BTreeMap<String, String>>,
-    network: Option<&NetworkSpec>,
+    network: Option<&(NetworkSpec, NetworkMaximum)>,
+    links: Option<&LinkGenerations>,
+    inject: Option<&Vec<InjectionSpec>>,
 ) -> rusqlite::Result<bool> {
     let unwritable = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
     let labels = labels.map(serde_json::to_string).transpose().map_err(unwritable)?;
-    let network = network.map(serde_json::to_string).transpose().map_err(unwritable)?;
+    let maximum = network.map(|(_, maximum)| serde_json::to_string(maximum)).transpose().map_err(unwritable)?;
+    let network = network.map(|(network, _)| serde_json::to_string(network)).transpose().map_err(unwritable)?;
+    let links = links.map(serde_json::to_string).transpose().map_err(unwritable)?;
+    let inject = inject.map(serde_json::to_string).transpose().map_err(unwritable)?;
     let seconds = lifetime.map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
     let sql = "UPDATE sessions SET facts = json_set(facts, \
                '$.lifetime_seconds', coalesce(?2, facts ->> '$.lifetime_seconds'), \
                '$.labels', json(coalesce(?3, facts -> '$.labels', '{}')), \
-               '$.network', json(coalesce(?4, facts -> '$.network'))) \
+               '$.network', json(coalesce(?4, facts -> '$.network')), \
+               '$.network_maximum', json(coalesce(?5, facts -> '$.network_maximum', '\"daemon\"')), \
+               '$.links', json(coalesce(?6, facts -> '$.links', '{\"all\":0,\"ports\":[]}')), \
+               '$.inject', json(coalesce(?7, facts -> '$.inject'))) \
                WHERE id = ?1 AND status IN ('running', 'paused')";
-    changed(connection.prepare_cached(sql)?.execute(params![id.as_str(), seconds, labels, network]))
+    changed(connection.prepare_cached(sql)?.execute(params![
+        id.as_str(),
+        seconds,
+        labels,
+        network,
+        maximum,
+        links,
+        inject
+    ]))
 }
 
 fn json(row: &SessionRow) -> rusqlite::Result<String> {

@@ -9,7 +9,7 @@ use shared_protocol::api::{AcquireSource, KeyRole, NetworkSpec, ResourcesView, S
 use shared_protocol::{KeyName, RuntimeName, SessionId, WorkspaceId};
 
 use super::*;
-use crate::owner::OwnerLimits;
+use crate::owner::{NetworkMaximum, OwnerLimits};
 use crate::spec::SessionSpec;
 
 const RESOURCES: ResourcesView = ResourcesView { cpus: 0.5, memory_mb: 64, pids: 32, disk_mb: 16 };
@@ -78,7 +78,14 @@ async fn a_change_of_lifetime_or_labels_is_there_at_the_next_start_and_the_rest_
     let (_folder, path) = file();
     let (store, _) = Store::open(&path).unwrap();
     let labels = BTreeMap::from([("job".to_owned(), "a \"b\" ' é".to_owned())]);
-    let update = |number, lifetime, labels| Write::Update { id: id(number), lifetime, labels, network: None };
+    let update = |number, lifetime, labels| Write::Update {
+        id: id(number),
+        lifetime,
+        labels,
+        network: None,
+        links: None,
+        inject: None,
+    };
     for number in 1..=3 {
         store.write(insert(number, SessionStatus::Running)).await.unwrap();
     }
@@ -86,8 +93,17 @@ async fn a_change_of_lifetime_or_labels_is_there_at_the_next_start_and_the_rest_
     store.write(update(2, None, Some(labels.clone()))).await.unwrap();
     store.write(update(3, Some(Duration::from_secs(5)), Some(labels.clone()))).await.unwrap();
     store.write(update(3, None, Some(BTreeMap::new()))).await.unwrap();
+    let mut links = LinkGenerations::default();
+    links.take_back(80);
     let network: NetworkSpec = serde_json::from_str(r#"{"allow":["example.com"]}"#).unwrap();
-    let set = Write::Update { id: id(3), lifetime: None, labels: None, network: Some(network.clone()) };
+    let set = Write::Update {
+        id: id(3),
+        lifetime: None,
+        labels: None,
+        network: Some(Box::new((network.clone(), NetworkMaximum::Key(network.clone())))),
+        links: Some(links.clone()),
+        inject: None,
+    };
     store.write(set).await.unwrap();
     store.write(insert(4, SessionStatus::Destroyed)).await.unwrap();
     assert!(store.write(update(4, Some(Duration::ZERO), None)).await.is_err(), "it has ended");
@@ -101,7 +117,15 @@ async fn a_change_of_lifetime_or_labels_is_there_at_the_next_start_and_the_rest_
     };
     assert_eq!(*rows[0].spec, changed(Some(77), &spec.labels));
     assert_eq!(*rows[1].spec, changed(None, &labels));
-    assert_eq!(*rows[2].spec, SessionSpec { network, ..changed(Some(5), &BTreeMap::new()) });
+    assert_eq!(
+        *rows[2].spec,
+        SessionSpec {
+            network: network.clone(),
+            network_maximum: NetworkMaximum::Key(network),
+            links,
+            ..changed(Some(5), &BTreeMap::new())
+        }
+    );
 }
 
 #[test]
@@ -289,7 +313,7 @@ fn fields_of_a_later_version_do_not_keep_a_session_from_being_read() {
 
 fn key_row(name: &str, role: KeyRole) -> KeyRow {
     let limits = OwnerLimits { max_sessions: Some(2), max_memory_mb: None };
-    KeyRow { name: KeyName::new(name).unwrap(), hash: [7; 32], role, limits, created_at: at(3) }
+    KeyRow { name: KeyName::new(name).unwrap(), hash: [7; 32], role, limits, max_network: None, created_at: at(3) }
 }
 
 #[tokio::test]
@@ -297,7 +321,8 @@ async fn a_key_is_kept_once_and_is_gone_when_it_was_removed() {
     let (_folder, path) = file();
     let (store, _) = Store::open(&path).unwrap();
     assert_eq!(store.keys_at_open(), []);
-    let (alice, bob) = (key_row("alice", KeyRole::User), key_row("bob", KeyRole::Admin));
+    let max_network = Some(serde_json::from_str(r#"{"allow":["example.com:22"]}"#).unwrap());
+    let (alice, bob) = (KeyRow { max_network, ..key_row("alice", KeyRole::User) }, key_row("bob", KeyRole::Admin));
     let add = |row: &KeyRow| store.write(Write::AddKey(Box::new(row.clone())));
     add(&bob).await.unwrap();
     add(&alice).await.unwrap();

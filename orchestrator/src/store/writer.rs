@@ -170,7 +170,10 @@ fn refused(write: &Write) -> Result<(), StoreError> {
     match write {
         Write::Claim(row) => Err(StoreError::NotIdle(row.id.clone())),
         // Without this error, a client would be told that the session exists.
-        Write::Running { id, .. } | Write::PoolIdle { id } | Write::Update { id, .. } => other(id),
+        Write::Running { id, .. } | Write::PoolIdle { id } | Write::Update { id, .. } | Write::Stopped { id } => {
+            other(id)
+        }
+        Write::SnapshotReady(row) => Err(StoreError::Failed(format!("the snapshot {} is not being made", row.id))),
         Write::AddKey(row) => Err(StoreError::KeyExists(row.name.clone())),
         Write::RemoveKey { name } => Err(StoreError::NoKey(name.clone())),
         _ => Ok(()),

@@ -58,6 +58,62 @@ pub fn new_filesystem(kind: &str, options: &[(&str, String)], restrictions: Rest
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, restrictions.attributes())?)
 }
 
+/// The directories of an overlay, as paths. The topmost of the lower ones comes first.
+pub struct Overlay<'a> {
+    pub lower: &'a [String],
+    /// The writable directory, and an empty one beside it that the kernel works in.
+    pub upper: Option<(String, String)>,
+}
+
+/// Options that keep everything of a changed file or directory in the upper directory, also where the kernel is configured otherwise:
+/// a renamed directory is no reference to a lower one, and a file with a new owner has its content. So it can become a layer.
+pub const WHOLE_UPPER: [(&str, &str); 2] = [("redirect_dir", "off"), ("metacopy", "off")];
+
+/// The most bytes of all options of a mount, in the call that old kernels have.
+const MAX_OPTION_BYTES: usize = 4095;
+
+/// Makes an overlay, detached. A kernel before 6.8 takes all directories in one option, which the newer call allows 255 bytes for; so
+/// there the older call makes it at `place`, which is a mount point of this process alone, and it is copied from there.
+pub fn overlay(directories: &Overlay<'_>, restrictions: Restrictions, place: &Path) -> io::Result<OwnedFd> {
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (n, lower) in directories.lower.iter().enumerate() {
+        match fsconfig_set_string(&context, "lowerdir+", lower.as_str()) {
+            Err(rustix::io::Errno::INVAL) if n == 0 => return overlay_at(directories, restrictions, place),
+            set => set.map_err(|error| io::Error::new(error.kind(), format!("layer {n} of {lower}: {error}")))?,
+        }
+    }
+    if let Some((upper, work)) = &directories.upper {
+        fsconfig_set_string(&context, "upperdir", upper.as_str())?;
+        fsconfig_set_string(&context, "workdir", work.as_str())?;
+        for (name, value) in WHOLE_UPPER {
+            fsconfig_set_string(&context, name, value)?;
+        }
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, restrictions.attributes())?)
+}
+
+fn overlay_at(directories: &Overlay<'_>, restrictions: Restrictions, place: &Path) -> io::Result<OwnedFd> {
+    let mut options = format!("lowerdir={}", directories.lower.join(":"));
+    if let Some((upper, work)) = &directories.upper {
+        options.push_str(&format!(",upperdir={upper},workdir={work}"));
+        WHOLE_UPPER.iter().for_each(|(name, value)| options.push_str(&format!(",{name}={value}")));
+    }
+    if options.len() > MAX_OPTION_BYTES {
+        return Err(io::Error::other(format!(
+            "the image has {} layers, and this kernel (before Linux 6.8) can mount fewer",
+            directories.lower.len()
+        )));
+    }
+    let mut flags = nix::mount::MsFlags::empty();
+    flags.set(nix::mount::MsFlags::MS_RDONLY, restrictions.read_only);
+    flags.set(nix::mount::MsFlags::MS_NOSUID, restrictions.no_suid);
+    flags.set(nix::mount::MsFlags::MS_NODEV, restrictions.no_dev);
+    flags.set(nix::mount::MsFlags::MS_NOEXEC, restrictions.no_exec);
+    nix::mount::mount(Some("overlay"), place, Some("overlay"), flags, Some(options.as_str()))?;
+    clone_tree(nix::fcntl::AT_FDCWD, place, Submounts::Exclude)
+}
+
 /// Adds restrictions to a mount.
 pub fn restrict(tree: BorrowedFd<'_>, restrictions: Restrictions, submounts: Submounts) -> io::Result<()> {
     set_attributes(tree, attributes(restrictions), submounts)
@@ -114,4 +170,48 @@ pub fn pivot_into_current_directory() -> io::Result<()> {
     nix::mount::umount2(".", nix::mount::MntFlags::MNT_DETACH)?;
     nix::unistd::chdir("/")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a mount namespace of one thread, so that nothing else sees it.
+    #[test]
+    fn the_call_of_old_kernels_makes_the_same_overlay() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: an overlay needs root");
+            return;
+        }
+        let tried = std::thread::spawn(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let make = |name: &str| {
+                let path = folder.path().join(name);
+                std::fs::create_dir(&path).unwrap();
+                path.to_str().unwrap().to_owned()
+            };
+            let (top, bottom, place) = (make("top"), make("bottom"), make("place"));
+            std::fs::write(format!("{top}/both"), "top").unwrap();
+            std::fs::write(format!("{bottom}/both"), "bottom").unwrap();
+            std::fs::write(format!("{bottom}/one"), "bottom").unwrap();
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+            let flags = nix::mount::MsFlags::MS_REC | nix::mount::MsFlags::MS_PRIVATE;
+            nix::mount::mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
+            let lower = [top, bottom];
+            let directories = Overlay { lower: &lower, upper: None };
+            let read_only = Restrictions { read_only: true, ..Restrictions::default() };
+            let trees = [overlay, overlay_at].map(|make| make(&directories, read_only, Path::new(&place)).unwrap());
+            for tree in trees {
+                let read = |name: &str| std::fs::read_to_string(format!("/proc/self/fd/{}/{name}", tree.as_raw_fd()));
+                assert_eq!((read("both").unwrap(), read("one").unwrap()), ("top".into(), "bottom".into()));
+                let written = std::fs::write(format!("/proc/self/fd/{}/new", tree.as_raw_fd()), "");
+                assert_eq!(written.unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
+            }
+            let many = vec![lower[0].clone(); 1000];
+            let refused = overlay_at(&Overlay { lower: &many, upper: None }, read_only, Path::new(&place));
+            assert!(refused.unwrap_err().to_string().contains("1000 layers"));
+            nix::mount::umount2(place.as_str(), nix::mount::MntFlags::MNT_DETACH).unwrap();
+        });
+        tried.join().unwrap();
+    }
 }

@@ -33,6 +33,11 @@ pub fn outlive_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(None)?)
 }
 
+/// Lets processes of the same user look at this one in `/proc`, as the kernel does not after a change of users.
+pub fn allow_inspection() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_dumpable(true)?)
+}
+
 /// From now on neither this process nor anything it starts can gain privileges by exec.
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
@@ -63,9 +68,10 @@ pub struct ProgramFds<'a> {
 pub const SOCKET_FD: RawFd = 3;
 
 /// Descriptors from this number on are not overwritten by [`exec`].
-const FIRST_KEPT_FD: RawFd = 10;
+const FIRST_KEPT_FD: RawFd = 16;
 
-const MAX_OTHERS: usize = 6;
+/// A file for each of six cgroups, a user namespace, and three connections for files of `/proc`.
+const MAX_OTHERS: usize = 10;
 
 /// Copies `fd` to a number that [`exec`] does not overwrite. The copy is closed at exec.
 pub fn copy_out_of_the_way(fd: impl AsFd) -> io::Result<OwnedFd> {
@@ -74,7 +80,7 @@ pub fn copy_out_of_the_way(fd: impl AsFd) -> io::Result<OwnedFd> {
 
 /// Replaces this process by the program in `file`.
 ///
-/// Returns only if that fails. By then it may have overwritten the descriptors 0 to 9, whoever owns them, so all that is left to
+/// Returns only if that fails. By then it may have overwritten the descriptors 0 to 15, whoever owns them, so all that is left to
 /// do is to report the error over a descriptor that was copied out of the way, and to exit.
 pub fn exec(file: impl AsFd, fds: &ProgramFds<'_>, arguments: &[CString], environment: &[CString]) -> io::Error {
     let replace = || -> io::Result<std::convert::Infallible> {

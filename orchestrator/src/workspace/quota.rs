@@ -39,6 +39,14 @@ impl Quota {
         }
     }
 
+    /// The limit, if it is enforced.
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Enforced { bytes, .. } => Some(*bytes),
+            Self::Unlimited | Self::Unenforceable { .. } => None,
+        }
+    }
+
     /// Applies the limit to a workspace, whatever its limit was before. Files from before there was a limit do not count.
     pub fn apply(&self, workspace: &Path) -> io::Result<()> {
         let Self::Enforced { bytes, .. } = self else { return Ok(()) };

@@ -13,11 +13,14 @@ use crate::detected::ProblemKind;
 use crate::inquiry::Inquiry;
 use crate::source_url::SourceUrl;
 use crate::toolbox::{Invocation, RunError};
+use crate::variable::Part;
 
 /// cargo's own name for its built-in registry.
 const DEFAULT: &str = "crates-io";
 /// A proxy that refuses connections: the port is reserved, and nothing listens on it.
 const NO_PROXY_AT_ALL: &str = "http://127.0.0.1:1";
+/// What the URL of a sparse index begins with.
+const SPARSE: &str = "sparse+";
 /// The file of a sparse index that names the hosts.
 const INDEX_CONFIG: &str = "config.json";
 /// A small crate that nearly every mirror has, and its file in an index.
@@ -28,12 +31,18 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
     let config = Config::read(inquiry);
     let mut indexes = Vec::new();
     match config.end_of(DEFAULT) {
-        Ok(End::Registry(url)) => indexes.push((url, "cargo's source replacement".to_owned())),
+        Ok(End::Registry(url)) => {
+            indexes.push((url, "cargo's source replacement".to_owned()));
+            let message = "no variable can replace a source of cargo: in sandboxes, cargo needs the [source] tables in a file \
+                           (.cargo/config.toml of the project or of the home directory)";
+            inquiry.problem(ProblemKind::Note, message.to_owned());
+        }
         Ok(End::Local) => {}
         Ok(End::Unconfigured) => indexes.extend(built_in(inquiry)),
         Err(message) => inquiry.problem(ProblemKind::Configuration, message),
     }
     for (name, index) in &config.registries {
+        offer_registry(inquiry, name, index);
         let replaced = config.sources.iter().find(|(_, source)| source.registry.as_ref() == Some(index));
         match replaced.map(|(source, _)| config.end_of(source)) {
             Some(Ok(End::Registry(url))) => indexes.push((url, format!("cargo's registry {name}"))),
@@ -43,7 +52,7 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
         }
     }
     for (url, because) in indexes {
-        let (is_sparse, url) = match url.strip_prefix("sparse+") {
+        let (is_sparse, url) = match url.strip_prefix(SPARSE) {
             Some(url) => (true, url),
             None => (false, url.strip_prefix("registry+").unwrap_or(&url)),
         };
@@ -55,6 +64,17 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
                 inquiry.problem(ProblemKind::Note, message);
             }
         }
+    }
+}
+
+/// Offers a registry that has a name. Which source replaces another one cannot be said by a variable.
+fn offer_registry(inquiry: &mut Inquiry<'_>, name: &str, index: &str) {
+    let url = index.strip_prefix(SPARSE).unwrap_or(index);
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if let (Ok(url), true) = (SourceUrl::parse(url), is_plain) {
+        let prefix = Part::Text(if index.starts_with(SPARSE) { SPARSE } else { "" }.to_owned());
+        let name = name.to_ascii_uppercase().replace('-', "_");
+        inquiry.offer(&format!("CARGO_REGISTRIES_{name}_INDEX"), vec![prefix, Part::Url(url)]);
     }
 }
 
@@ -175,7 +195,7 @@ fn built_in(inquiry: &mut Inquiry<'_>) -> Option<(String, String)> {
             let version =
                 inquiry.run(Invocation::new("cargo", &["--version"])).map(|(_, text, _)| text).unwrap_or_default();
             let version = version.split_whitespace().nth(1).unwrap_or_default().to_owned();
-            Some((format!("sparse+{index}"), format!("built into cargo {version}").trim_end().to_owned()))
+            Some((format!("{SPARSE}{index}"), format!("built into cargo {version}").trim_end().to_owned()))
         }
         None => {
             let message = "cargo does not tell its built-in registry".to_owned();

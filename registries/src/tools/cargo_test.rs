@@ -106,3 +106,18 @@ proptest! {
         prop_assert!(config.end_of(DEFAULT).is_err());
     }
 }
+
+#[test]
+fn sandboxes_get_registries_with_a_name_and_a_note_about_a_replaced_source() {
+    let asked = FakeMachine::new()
+        .file(
+            "/home/ann/.cargo/config.toml",
+            "[source.crates-io]\nreplace-with = \"mirror\"\n[source.mirror]\nregistry = \"sparse+https://m.test/\"\n\
+             [registries.my-team]\nindex = \"sparse+https://ann:secret@team.test/index/\"\n",
+        )
+        .ask(ask);
+    assert_eq!(asked.variable("CARGO_REGISTRIES_MY_TEAM_INDEX"), Some("sparse+https://team.test/index/"));
+    assert_eq!(asked.variables.len(), 1);
+    assert!(asked.problems.iter().any(|problem| problem.message.contains("[source] tables")), "{:?}", asked.problems);
+    asked.assert_hides("secret");
+}

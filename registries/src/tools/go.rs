@@ -9,9 +9,12 @@ use serde_json::{Map, Value};
 use crate::detected::ProblemKind;
 use crate::inquiry::{Answer, Inquiry};
 use crate::source_url::SourceUrl;
+use crate::variable::Part;
 
 /// The variables that are asked for.
-const VARIABLES: [&str; 5] = ["GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GOROOT"];
+const VARIABLES: [&str; 7] = ["GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE", "GOROOT"];
+/// Those that sandboxes get if they are configured.
+const OFFERED: [&str; 6] = ["GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE"];
 /// Modules that a proxy is asked for until it has one.
 const MAX_PROBES: usize = 3;
 
@@ -31,6 +34,7 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
             proxies.extend(inquiry.add(proxy, "go env GOPROXY"));
         }
     }
+    offer_settings(inquiry);
     add_checksum_database(inquiry, text("GOSUMDB"));
     for name in ["GOPRIVATE", "GONOPROXY"] {
         for pattern in text(name).split(',').map(str::trim).filter(|p| !p.is_empty() && *p != "none") {
@@ -40,6 +44,23 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
     let modules = vendored_modules(inquiry, text("GOROOT"));
     for proxy in proxies {
         follow_proxy(inquiry, &proxy, &modules);
+    }
+}
+
+/// Offers what somebody has configured, by variables or `go env -w`.
+fn offer_settings(inquiry: &mut Inquiry<'_>) {
+    let settings = from_files(inquiry);
+    for name in OFFERED {
+        let value = settings.get(name).and_then(Value::as_str).unwrap_or_default();
+        let value = value.split_inclusive([',', '|', ' ']).flat_map(|piece| {
+            let word = piece.trim_end_matches([',', '|', ' ']);
+            let part = SourceUrl::parse(word).map_or_else(|_| Part::Text(word.to_owned()), Part::Url);
+            [part, Part::Text(piece[word.len()..].to_owned())]
+        });
+        // A word with a user name that is not a URL is nothing that Go understands.
+        let value: Vec<Part> = value.collect();
+        let is_odd = value.iter().any(|part| matches!(part, Part::Text(text) if text.contains('@')));
+        inquiry.offer(name, if is_odd { Vec::new() } else { value });
     }
 }
 

@@ -46,3 +46,21 @@ fn without_go_its_variables_win_over_its_file() {
     assert_eq!(machine.ask(ask).hosts(), ["file.test:443"]);
     assert_eq!(machine.variable("GOPROXY", "https://v.test").ask(ask).hosts(), ["v.test:443"]);
 }
+
+#[test]
+fn sandboxes_get_what_is_configured_and_nothing_built_in() {
+    let effective = r#"{"GOPROXY": "https://ann:secret@b.test:8081/go,direct", "GOSUMDB": "sum.test"}"#;
+    let machine = FakeMachine::new().command("go env -json", effective);
+    assert_eq!(machine.ask(ask).variables, []);
+    let asked = machine
+        .file("/home/ann/.config/go/env", "GOPROXY=https://ann:secret@b.test:8081/go|direct\nGOFLAGS=-x\n")
+        .variable("GOSUMDB", "sum.test+0a1b+Key https://ann:secret@proxy.test/sum")
+        .variable("GOPRIVATE", "git.corp.test/team/*,*.corp.test")
+        .variable("GONOPROXY", "ann:secret@corp.test")
+        .ask(ask);
+    assert_eq!(asked.variable("GOPROXY"), Some("https://b.test:8081/go|direct"));
+    assert_eq!(asked.variable("GOSUMDB"), Some("sum.test+0a1b+Key https://proxy.test/sum"));
+    assert_eq!(asked.variable("GOPRIVATE"), Some("git.corp.test/team/*,*.corp.test"));
+    assert_eq!(asked.variables.len(), 3, "{:?}", asked.variables);
+    asked.assert_hides("secret");
+}

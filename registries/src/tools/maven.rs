@@ -33,6 +33,8 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
             let of = elements(mirror, "mirrorOf").into_iter().next().unwrap_or_default();
             is_central_mirrored |= of.split(',').any(|id| matches!(id.trim(), "*" | "central" | "external:*"));
             add_url(inquiry, mirror, &format!("mirror in {}", path.display()));
+            let message = "no variable can name a mirror: in sandboxes, Maven needs the <mirror> in a settings.xml";
+            inquiry.problem(ProblemKind::Note, message.to_owned());
         }
         add_repositories(inquiry, &text, &format!("repository in {}", path.display()));
     }

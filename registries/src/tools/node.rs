@@ -9,6 +9,8 @@ use crate::inquiry::{Answer, Inquiry};
 use crate::source_url::SourceUrl;
 use crate::tools::npmrc;
 
+/// npm, pnpm and Yarn 1 read it, whatever the case of its letters.
+const VARIABLE: &str = "NPM_CONFIG_REGISTRY";
 /// A small package that nearly every registry has.
 const PROBE_PACKAGE: &str = "wrappy";
 
@@ -75,6 +77,10 @@ fn add_settings(inquiry: &mut Inquiry<'_>, text: &str) {
         Some(url) => {
             let because = format!("{} config, registry", inquiry.tool);
             if let Some(registry) = inquiry.add(url, &because) {
+                // npm tells its built-in registry in the same way.
+                if is_configured(inquiry, &files) {
+                    inquiry.offer_urls(VARIABLE, [registry.clone()]);
+                }
                 follow_registry(inquiry, &registry);
             }
         }
@@ -95,8 +101,7 @@ fn add_files(inquiry: &mut Inquiry<'_>, files: &[PathBuf]) {
 
 fn add_default(inquiry: &mut Inquiry<'_>, files: &[PathBuf]) {
     let variables = inquiry.variables();
-    let by_variable =
-        variables.iter().find(|(name, value)| name.eq_ignore_ascii_case("npm_config_registry") && !value.is_empty());
+    let by_variable = variables.iter().find(|(name, value)| name.eq_ignore_ascii_case(VARIABLE) && !value.is_empty());
     let mut setting = by_variable.map(|(name, url)| (name.clone(), url.clone()));
     for path in files {
         if setting.is_none() {
@@ -108,8 +113,20 @@ fn add_default(inquiry: &mut Inquiry<'_>, files: &[PathBuf]) {
     if let Some((because, url)) = setting
         && let Some(registry) = inquiry.add(&url, &because)
     {
+        inquiry.offer_urls(VARIABLE, [registry.clone()]);
         follow_registry(inquiry, &registry);
     }
+}
+
+/// Whether a variable or a file names the registry.
+fn is_configured(inquiry: &mut Inquiry<'_>, files: &[PathBuf]) -> bool {
+    let variables = inquiry.variables();
+    let is_set = |(name, value): &(String, String)| name.eq_ignore_ascii_case(VARIABLE) && !value.is_empty();
+    variables.iter().any(is_set)
+        || files.iter().any(|path| {
+            let text = inquiry.read(path).unwrap_or_default();
+            npmrc::registries(&text, &variables).iter().any(|(name, _)| name == "registry")
+        })
 }
 
 fn add_scopes(inquiry: &mut Inquiry<'_>, files: &[PathBuf]) {

@@ -82,3 +82,19 @@ fn pnpm_tells_its_registry() {
     let machine = FakeMachine::new().command("pnpm config list --json", r#"{"registry": "https://p.test/"}"#);
     assert_eq!(machine.ask(ask_pnpm).hosts(), ["p.test:443"]);
 }
+
+#[test]
+fn sandboxes_get_a_configured_registry_and_not_the_built_in_one() {
+    let machine = || FakeMachine::new().command(LIST, r#"{"registry": "https://r.test/npm/", "userconfig": "/u/rc"}"#);
+    assert_eq!(machine().ask(ask_npm).variables, []);
+    assert_eq!(machine().file("/u/rc", "@team:registry=https://team.test/\n").ask(ask_npm).variables, []);
+    for configured in [
+        machine().file("/u/rc", "registry=https://r.test/npm/\n"),
+        machine().variable("npm_config_registry", "https://r.test/npm/"),
+        FakeMachine::new().command(LIST, "{}").file("/home/ann/.npmrc", "registry = https://ann:secret@r.test/npm/\n"),
+    ] {
+        let asked = configured.ask(ask_npm);
+        assert_eq!(asked.variable("NPM_CONFIG_REGISTRY"), Some("https://r.test/npm/"));
+        asked.assert_hides("secret");
+    }
+}

@@ -6,6 +6,7 @@ use crate::source_url::SourceUrl;
 use crate::toolbox::Invocation;
 use crate::tools::pip_config::PipConfig;
 use crate::tools::simple_index::follow_index;
+use crate::variable::Part;
 
 /// How pip may be called, the preferred one first.
 const COMMANDS: [&[&str]; 3] = [&["pip"], &["pip3"], &["python3", "-m", "pip"]];
@@ -25,6 +26,7 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
                 indexes.extend(inquiry.add(url, &format!("pip's setting {section}.{name}")));
             }
         }
+        offer_settings(inquiry, &config);
         match command {
             None => inquiry.not_installed(),
             Some(command) if config.values("index-url").is_empty() => indexes.extend(built_in(inquiry, command)),
@@ -36,6 +38,17 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
     }
     for index in indexes {
         follow_index(inquiry, &index);
+    }
+}
+
+/// Offers the indexes of `pip install`, and the hosts that it trusts without TLS.
+fn offer_settings(inquiry: &mut Inquiry<'_>, config: &PipConfig) {
+    let urls = |name| config.values_of_install(name).into_iter().filter_map(|url| SourceUrl::parse(url).ok());
+    inquiry.offer_urls("PIP_INDEX_URL", urls("index-url").take(1));
+    inquiry.offer_urls("PIP_EXTRA_INDEX_URL", urls("extra-index-url"));
+    let trusted = config.values_of_install("trusted-host");
+    if !trusted.is_empty() {
+        inquiry.offer("PIP_TRUSTED_HOST", vec![Part::Text(trusted.join(" "))]);
     }
 }
 

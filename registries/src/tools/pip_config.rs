@@ -78,6 +78,13 @@ impl PipConfig {
         in_effect.flat_map(|(section, value)| value.split_whitespace().map(move |word| (section, word))).collect()
     }
 
+    /// The values that `pip install` uses: those of variables, or else of its own section, or else of all commands.
+    pub fn values_of_install(&self, name: &str) -> Vec<&str> {
+        let of = |section: &str| self.0.get(&(section.to_owned(), name.to_owned()));
+        let value = [ENV, "install", "global"].into_iter().find_map(of);
+        value.into_iter().flat_map(|value| value.split_whitespace()).collect()
+    }
+
     pub fn is_on(&self, name: &str) -> bool {
         self.values(name)
             .iter()

@@ -86,3 +86,17 @@ fn a_pip_that_cannot_list_its_settings_is_reported_and_its_files_are_read() {
     assert_eq!(asked.hosts(), ["etc.test:443"]);
     assert_eq!(asked.kinds(), [ProblemKind::ToolFailed]);
 }
+
+#[test]
+fn sandboxes_get_what_is_configured_for_an_install_and_nothing_built_in() {
+    let list = "download.index-url='https://download.test/simple'\nglobal.index-url='https://global.test/simple'\n\
+                install.index-url='https://ann:secret@install.test/simple'\nglobal.trusted-host='one.test two.test:8080'\n\
+                global.extra-index-url='https://a.test/simple /local https://b.test/simple'\n";
+    let asked = with_list(list).ask(ask);
+    assert_eq!(asked.variable("PIP_INDEX_URL"), Some("https://install.test/simple"));
+    assert_eq!(asked.variable("PIP_EXTRA_INDEX_URL"), Some("https://a.test/simple https://b.test/simple"));
+    assert_eq!(asked.variable("PIP_TRUSTED_HOST"), Some("one.test two.test:8080"));
+    asked.assert_hides("secret");
+    let asked = with_list("").command("pip install --help", HELP).ask(ask);
+    assert_eq!(asked.variables, []);
+}

@@ -18,6 +18,20 @@ const EXTRA_VARIABLES: [&str; 3] = ["UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_L
 struct Indexes {
     followed: Vec<SourceUrl>,
     has_default: bool,
+    /// What sandboxes are told: the index that replaces the built-in one, and the others.
+    default: Option<SourceUrl>,
+    others: Vec<SourceUrl>,
+}
+
+impl Indexes {
+    /// The first default wins.
+    fn offer(&mut self, index: Option<&SourceUrl>, is_default: bool) {
+        match index {
+            Some(index) if !is_default => self.others.push(index.clone()),
+            Some(index) if self.default.is_none() => self.default = Some(index.clone()),
+            _ => {}
+        }
+    }
 }
 
 pub fn ask(inquiry: &mut Inquiry<'_>) {
@@ -25,10 +39,12 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
     for name in DEFAULT_VARIABLES.into_iter().chain(EXTRA_VARIABLES) {
         let value = inquiry.variable(name).unwrap_or_default();
         for url in value.split_whitespace() {
-            let index = inquiry.add(without_name(url), name);
+            let is_default = DEFAULT_VARIABLES.contains(&name);
             // Links to files are a page of their own, not an index.
-            indexes.followed.extend(index.filter(|_| name != "UV_FIND_LINKS"));
-            indexes.has_default |= DEFAULT_VARIABLES.contains(&name);
+            let index = inquiry.add(without_name(url), name).filter(|_| name != "UV_FIND_LINKS");
+            indexes.offer(index.as_ref(), is_default);
+            indexes.followed.extend(index);
+            indexes.has_default |= is_default;
         }
     }
     if inquiry.variable("UV_NO_CONFIG").is_none() {
@@ -36,6 +52,8 @@ pub fn ask(inquiry: &mut Inquiry<'_>) {
             read_file(inquiry, &path, &mut indexes);
         }
     }
+    inquiry.offer_urls("UV_DEFAULT_INDEX", indexes.default.take());
+    inquiry.offer_urls("UV_INDEX", std::mem::take(&mut indexes.others));
     if !indexes.has_default {
         indexes.followed.extend(built_in(inquiry));
     }
@@ -68,14 +86,18 @@ fn read_file(inquiry: &mut Inquiry<'_>, path: &std::path::Path, indexes: &mut In
                 if name == "index-url" && std::mem::replace(&mut indexes.has_default, true) {
                     continue;
                 }
-                let index = inquiry.add(url, &format!("uv.toml {name}"));
-                indexes.followed.extend(index.filter(|_| name != "find-links"));
+                let index = inquiry.add(url, &format!("uv.toml {name}")).filter(|_| name != "find-links");
+                indexes.offer(index.as_ref(), name == "index-url");
+                indexes.followed.extend(index);
             }
         }
         for index in table.get("index").and_then(Value::as_array).into_iter().flatten() {
-            indexes.has_default |= index.get("default").and_then(Value::as_bool).unwrap_or(false);
+            let is_default = index.get("default").and_then(Value::as_bool).unwrap_or(false);
+            indexes.has_default |= is_default;
             for url in texts(index.get("url")) {
-                indexes.followed.extend(inquiry.add(url, "uv.toml index"));
+                let index = inquiry.add(url, "uv.toml index");
+                indexes.offer(index.as_ref(), is_default);
+                indexes.followed.extend(index);
             }
         }
     }

@@ -45,3 +45,16 @@ fn a_file_that_is_not_toml_is_a_problem() {
     assert_eq!(asked.kinds(), [ProblemKind::Configuration]);
     asked.assert_hides("secret");
 }
+
+#[test]
+fn sandboxes_get_what_is_configured_and_nothing_built_in() {
+    assert_eq!(machine().ask(ask).variables, []);
+    let asked = machine()
+        .variable("UV_INDEX", "corp=https://ann:secret@corp.test/simple https://two.test/")
+        .variable("UV_FIND_LINKS", "https://links.test/")
+        .file("/etc/uv/uv.toml", "[[index]]\nurl = \"https://d.test/\"\ndefault = true\n")
+        .ask(ask);
+    assert_eq!(asked.variable("UV_DEFAULT_INDEX"), Some("https://d.test/"));
+    assert_eq!(asked.variable("UV_INDEX"), Some("https://corp.test/simple https://two.test/"));
+    asked.assert_hides("secret");
+}

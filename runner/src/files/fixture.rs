@@ -1,5 +1,6 @@
 //! A test fixture: a root directory with a workspace in it, and a directory outside that nothing may reach.
 
+use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,9 @@ impl Fixture {
     pub fn run_with(&self, job: &Job, mut input: &[u8]) -> (HelperResult, Option<Vec<u8>>) {
         let mut said = Vec::new();
         let mut reply = ReplyWriter::new(&mut said);
-        if let Err(error) = dispatch(&self.roots, job, &mut BodyReader::new(&mut input), &mut reply) {
+        // A client that stays.
+        let client = std::fs::File::open("/dev/null").unwrap();
+        if let Err(error) = dispatch(&self.roots, job, &mut BodyReader::new(&mut input), client.as_fd(), &mut reply) {
             reply.outcome(&HelperResult::Failed(error)).unwrap();
         }
         heard(&said)

@@ -8,7 +8,8 @@
 //!
 //! Dropping a `Helper` closes its pipes. A working helper notices that and cleans up; after `ABORT_GRACE` it is killed. A
 //! helper that moves no byte for `HELPER_STALL` is killed at once. A helper that cannot be killed (on a dead mount) keeps
-//! its slot, so there are never more than `MAX_FILE_OPERATIONS` of them.
+//! its slot, so there are never more than `MAX_FILE_OPERATIONS` of them. Watches last as long as their clients want, so they
+//! have slots of their own.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +17,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http_body::Body as _;
 use http_body_util::BodyExt;
 use shared_protocol::{ErrorBody, ErrorCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,18 +35,19 @@ use crate::sys::pipe::{grow, input_pipe, output_pipe};
 
 /// The most file operations that run at once. Each is a process.
 pub const MAX_FILE_OPERATIONS: usize = 64;
+/// The most watches at once. Each is a process too, and a watch of inotify, of which the host has few for each user.
+pub const MAX_WATCHES: usize = 16;
 /// The longest time in which a helper neither moves a byte nor reports progress.
 pub const HELPER_STALL: Duration = Duration::from_secs(30);
+/// The number of parts in which that time is counted. A sandbox may be frozen for hours, and the clock goes on meanwhile: then one part
+/// is over at once, and the helper still has the others to go on.
+const STALL_PARTS: u32 = 3;
 /// The longest time in which a client neither sends nor takes a byte.
 pub const CLIENT_STALL: Duration = Duration::from_secs(300);
 /// The time in which a helper must notice that its request is over, and remove unfinished files.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
 /// The size of the pipes: a few frames, so that both sides can work at the same time.
 const PIPE_BYTES: i32 = 256 * 1024;
-/// The most bytes of a request's body that are still read after the operation failed, so that a client that reads only after
-/// it has sent everything gets the error.
-const MAX_DRAINED: u64 = 1 << 20;
-
 /// The most chunks of data that wait between a helper and the client. Two keep both sides busy.
 const DATA_DEPTH: usize = 2;
 
@@ -58,14 +59,16 @@ pub struct FileOperations {
     roots: Roots,
     identity: Identity,
     reaper: Reaper,
-    /// The number of operations whose process exists.
+    /// The number of operations whose process exists, without watches.
     running: Rc<Cell<usize>>,
+    /// The number of watches whose process exists.
+    watching: Rc<Cell<usize>>,
 }
 
 impl FileOperations {
     /// Makes the operations. They run as `identity` on the files below `roots`, in processes that `reaper` collects.
     pub fn new(roots: Roots, identity: Identity, reaper: Reaper) -> Self {
-        Self { roots, identity, reaper, running: Rc::default() }
+        Self { roots, identity, reaper, running: Rc::default(), watching: Rc::default() }
     }
 
     /// Runs a job for one request. Returns the head of the reply, and the data as a stream.
@@ -73,18 +76,31 @@ impl FileOperations {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let slot = Slot::take(&self.running)?;
+        let slot = match job {
+            Job::Watch { .. } => Slot::take(&self.watching, MAX_WATCHES, "watches")?,
+            _ => Slot::take(&self.running, MAX_FILE_OPERATIONS, "file operations")?,
+        };
         run_in_slot(&self.reaper, self.identity, &self.roots, slot, job, body).await
+    }
+
+    /// Runs a job of a whole disk as the runner's own user, who may read and own every file. No command runs meanwhile.
+    pub async fn run_on_disk<B>(&self, job: Job, body: B) -> Result<(Head, DataStream), ErrorBody>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let slot = Slot::take(&self.running, MAX_FILE_OPERATIONS, "file operations")?;
+        let own = Identity { switch: false, ..self.identity };
+        run_in_slot(&self.reaper, own, &self.roots, slot, job, body).await
     }
 }
 
-/// One of the `MAX_FILE_OPERATIONS` slots.
+/// One of a limited number of places for operations.
 struct Slot(Rc<Cell<usize>>);
 
 impl Slot {
-    fn take(running: &Rc<Cell<usize>>) -> Result<Self, ErrorBody> {
-        if running.get() >= MAX_FILE_OPERATIONS {
-            let message = format!("{MAX_FILE_OPERATIONS} file operations are under way; try again when one has ended");
+    fn take(running: &Rc<Cell<usize>>, limit: usize, what: &str) -> Result<Self, ErrorBody> {
+        if running.get() >= limit {
+            let message = format!("{limit} {what} are under way in this session; try again when one has ended");
             return Err(ErrorBody::new(ErrorCode::LimitReached, message));
         }
         running.set(running.get() + 1);
@@ -124,31 +140,15 @@ where
             let data = helper.into_data(head.length);
             Ok((head, data))
         }
-        Ok(HelperResult::Failed(error)) => {
-            drop(helper);
-            drain(&mut body).await;
-            Err(error)
-        }
+        Ok(HelperResult::Failed(error)) => Err(error),
         Err(_) => Err(helper.failed("it gave a reply that is not one")),
-    }
-}
-
-async fn drain<B: http_body::Body<Data = Bytes> + Unpin>(body: &mut B) {
-    if body.size_hint().lower() > MAX_DRAINED {
-        return;
-    }
-    let mut drained = 0;
-    while drained < MAX_DRAINED {
-        match timeout(ABORT_GRACE, body.frame()).await {
-            Ok(Some(Ok(frame))) => drained += frame.data_ref().map_or(0, |data| data.len() as u64),
-            _ => return,
-        }
     }
 }
 
 /// A running helper process. A read can be cancelled at any await: the bytes that were read stay in `buffer`.
 struct Helper {
     job: &'static str,
+    reaper: Reaper,
     input: pipe::Sender,
     output: pipe::Receiver,
     buffer: BytesMut,
@@ -172,12 +172,23 @@ impl Helper {
         grow(&input, PIPE_BYTES);
         grow(&output, PIPE_BYTES);
         let (input, output) = (pipe::Sender::from_owned_fd(input)?, pipe::Receiver::from_owned_fd(output)?);
-        let memory = if job.takes_body() { Memory::Commands } else { Memory::Runner };
+        // A watch holds memory of the kernel for each directory, as long as it lasts.
+        let is_large = job.takes_body() || matches!(job, Job::Watch { .. });
+        let memory = if is_large { Memory::Commands } else { Memory::Runner };
         let pid = fork_helper(identity, child_input, child_output, memory, |from, to| perform(roots, job, from, to))?;
         let watch = reaper.watch(pid);
         let (stop, end) = oneshot::channel();
         tokio::task::spawn_local(supervise(watch, end, slot, job.name()));
-        Ok(Self { job: job.name(), input, output, buffer: BytesMut::new(), stall: HELPER_STALL, stop: Some(stop) })
+        let reaper = reaper.clone();
+        Ok(Self {
+            job: job.name(),
+            reaper,
+            input,
+            output,
+            buffer: BytesMut::new(),
+            stall: HELPER_STALL,
+            stop: Some(stop),
+        })
     }
 
     /// Waits for the next frame, without a time limit. Returns `None` if the helper ended without one.
@@ -199,10 +210,16 @@ impl Helper {
 
     /// Waits for the next frame from a helper that waits for nothing and so must report progress.
     async fn frame_in_time(&mut self) -> Result<Option<HelperFrame>, ErrorBody> {
-        match timeout(self.stall, self.frame()).await {
-            Ok(result) => result,
-            Err(_) => Err(self.stalled()),
+        let mut parts = 0;
+        while parts < STALL_PARTS {
+            match timeout(self.stall / STALL_PARTS, self.frame()).await {
+                Ok(result) => return result,
+                // The runner itself has stopped all processes, for a snapshot.
+                Err(_) if self.reaper.ignores_stops() => {}
+                Err(_) => parts += 1,
+            }
         }
+        Err(self.stalled())
     }
 
     async fn head(&mut self) -> Result<Bytes, ErrorBody> {

@@ -110,6 +110,7 @@ fn a_helper_that_stands_still_is_given_up_and_told_to_end() {
         let (stop, end) = oneshot::channel();
         let mut helper = Helper {
             job: "test",
+            reaper: Reaper::default(),
             input: pipe::Sender::from_owned_fd(input).unwrap(),
             output: pipe::Receiver::from_owned_fd(output).unwrap(),
             buffer: BytesMut::new(),
@@ -121,6 +122,41 @@ fn a_helper_that_stands_still_is_given_up_and_told_to_end() {
         assert_eq!(end.await, Ok(()), "to be killed now");
         drop((child_input, child_output));
     });
+}
+
+#[test]
+fn a_helper_that_the_runner_holds_is_not_given_up() {
+    on_one_thread(async || {
+        let (child_input, input) = input_pipe().unwrap();
+        let (output, child_output) = output_pipe().unwrap();
+        let reaper = Reaper::default();
+        reaper.ignore_stops(true);
+        let mut helper = Helper {
+            job: "test",
+            reaper: reaper.clone(),
+            input: pipe::Sender::from_owned_fd(input).unwrap(),
+            output: pipe::Receiver::from_owned_fd(output).unwrap(),
+            buffer: BytesMut::new(),
+            stall: Duration::from_millis(3),
+            stop: None,
+        };
+        let held = timeout(Duration::from_millis(100), helper.head()).await;
+        assert!(held.is_err(), "it was given up: {held:?}");
+        reaper.ignore_stops(false);
+        assert!(helper.head().await.unwrap_err().message.contains("no progress"));
+        drop((child_input, child_output));
+    });
+}
+
+#[test]
+fn watches_and_other_operations_have_places_of_their_own() {
+    let places = Rc::default();
+    let taken: Vec<Slot> = (0..MAX_WATCHES).map(|_| Slot::take(&places, MAX_WATCHES, "watches").unwrap()).collect();
+    let refused = Slot::take(&places, MAX_WATCHES, "watches").err().unwrap();
+    assert_eq!(refused.error_code, ErrorCode::LimitReached);
+    assert!(refused.message.starts_with("16 watches"), "{refused}");
+    drop(taken);
+    assert!(Slot::take(&places, MAX_WATCHES, "watches").is_ok());
 }
 
 #[test]

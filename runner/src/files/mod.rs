@@ -1,8 +1,8 @@
-//! File operations for clients. Each runs in its own process, as the sandbox user.
+//! File operations for clients. Each runs in its own process, as the sandbox user; those of a whole disk as the runner's.
 //!
 //! ```text
 //! http::files → Job → helper (runner's side) ═ two pipes ═ perform (forked, sandbox user) → resolve → ops | list |
-//!                                                              transfer | pack | unpack
+//!                                                              transfer | pack | unpack | watch
 //! ```
 //!
 //! A job is a value: the client's request, checked as far as possible without touching a file. The runner forks. The child
@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** in this folder only `helper` runs in the runner's own process, and it opens no path.
 
+pub mod disk;
 pub mod error;
 #[cfg(test)]
 mod fixture;
@@ -28,9 +29,10 @@ pub mod temporary;
 pub mod transfer;
 pub mod tree;
 pub mod unpack;
+pub mod watch;
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use shared_protocol::ErrorBody;
 
@@ -47,15 +49,53 @@ pub type RawPath = Vec<u8>;
 /// One file operation that a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Job {
-    Read { path: RawPath, range: Option<Range> },
-    Write { path: RawPath, mode: Option<u32> },
-    Stat { path: RawPath, last: FinalLink },
-    List { path: RawPath, recursive: bool },
-    Mkdir { path: RawPath, parents: bool, mode: Option<u32> },
-    Move { from: RawPath, to: RawPath, overwrite: bool },
-    Delete { path: RawPath, recursive: bool },
-    Pack { path: RawPath },
-    Unpack { path: RawPath },
+    Read {
+        path: RawPath,
+        range: Option<Range>,
+    },
+    Write {
+        path: RawPath,
+        mode: Option<u32>,
+    },
+    Stat {
+        path: RawPath,
+        last: FinalLink,
+    },
+    List {
+        path: RawPath,
+        recursive: bool,
+    },
+    Mkdir {
+        path: RawPath,
+        parents: bool,
+        mode: Option<u32>,
+    },
+    Move {
+        from: RawPath,
+        to: RawPath,
+        overwrite: bool,
+    },
+    Delete {
+        path: RawPath,
+        recursive: bool,
+    },
+    Pack {
+        path: RawPath,
+    },
+    Unpack {
+        path: RawPath,
+    },
+    Watch {
+        path: RawPath,
+        depth: watch::Depth,
+    },
+    /// All files of these directories, whoever may read them.
+    PackDisk {
+        directories: Vec<RawPath>,
+    },
+    UnpackDisk {
+        directories: Vec<RawPath>,
+    },
 }
 
 impl Job {
@@ -71,26 +111,37 @@ impl Job {
             Self::Delete { .. } => "delete",
             Self::Pack { .. } => "pack",
             Self::Unpack { .. } => "unpack",
+            Self::Watch { .. } => "watch",
+            Self::PackDisk { .. } => "pack disk",
+            Self::UnpackDisk { .. } => "unpack disk",
         }
     }
 
     /// Whether the job reads the request's body.
     pub fn takes_body(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Unpack { .. })
+        matches!(self, Self::Write { .. } | Self::Unpack { .. } | Self::UnpackDisk { .. })
     }
 }
 
 /// The main function of a helper process: performs the job and writes the reply.
 pub fn perform(roots: &Roots, job: &Job, input: OwnedFd, output: OwnedFd) {
-    let (mut input, mut output) = (File::from(input), File::from(output));
-    let (mut body, mut reply) = (BodyReader::new(&mut input), ReplyWriter::new(&mut output));
-    if let Err(error) = dispatch(roots, job, &mut body, &mut reply) {
+    let (input, mut output) = (File::from(input), File::from(output));
+    let mut reader = &input;
+    let (mut body, mut reply) = (BodyReader::new(&mut reader), ReplyWriter::new(&mut output));
+    if let Err(error) = dispatch(roots, job, &mut body, input.as_fd(), &mut reply) {
         // If this fails too, the runner is gone or has given up, and nobody reads the reply.
         let _ = reply.outcome(&HelperResult::Failed(error));
     }
 }
 
-fn dispatch(roots: &Roots, job: &Job, body: &mut BodyReader<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), ErrorBody> {
+/// Performs a job. `client` is closed by its other side when the client leaves.
+fn dispatch(
+    roots: &Roots,
+    job: &Job,
+    body: &mut BodyReader<'_>,
+    client: BorrowedFd<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), ErrorBody> {
     match job {
         Job::Read { path, range } => transfer::read(roots, path, *range, reply),
         Job::Write { path, mode } => transfer::write(roots, path, *mode, body, reply),
@@ -104,5 +155,8 @@ fn dispatch(roots: &Roots, job: &Job, body: &mut BodyReader<'_>, reply: &mut Rep
         }
         Job::Pack { path } => pack::pack(roots, path, reply),
         Job::Unpack { path } => unpack::unpack(roots, path, body, reply),
+        Job::Watch { path, depth } => watch::watch(roots, path, *depth, client, reply),
+        Job::PackDisk { directories } => disk::pack::pack(directories, reply),
+        Job::UnpackDisk { directories } => disk::unpack::unpack(directories, body, reply),
     }
 }

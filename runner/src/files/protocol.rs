@@ -65,6 +65,7 @@ pub enum Content {
     Json,
     Bytes,
     Tar,
+    Ndjson,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -10,6 +10,9 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+/// How each name begins, and the number of digits after that.
+const PREFIX: &str = ".cove-";
+const DIGITS: usize = 16;
 /// The number of names that are tried. They are random, so one is enough unless somebody takes them on purpose.
 const MAX_TRIES: usize = 8;
 /// The mode until the file is complete: only its owner can read it.
@@ -22,7 +25,13 @@ pub fn name() -> Vec<u8> {
     hasher.write_u32(std::process::id());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     hasher.write_u128(now.as_nanos());
-    format!(".cove-{:016x}", hasher.finish()).into_bytes()
+    format!("{PREFIX}{:0DIGITS$x}", hasher.finish()).into_bytes()
+}
+
+/// Whether this is such a name.
+pub fn is_name(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(PREFIX.as_bytes()).unwrap_or_default();
+    digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
 }
 
 pub struct Temporary<'a> {
@@ -58,6 +67,21 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.kept {
             let _ = unlinkat(self.dir, self.name.as_slice(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_name_is_known_as_one() {
+        assert!(is_name(&name()));
+        for other in
+            [&b"a"[..], b".cove-", b".cove-0123456789abcde", b".cove-0123456789abcdefg", b".cove-0123456789abcdeg"]
+        {
+            assert!(!is_name(other), "{}", String::from_utf8_lossy(other));
         }
     }
 }

@@ -8,6 +8,8 @@ use crate::config::Listen;
 use crate::environment::Environment;
 use crate::exec::ExecTable;
 use crate::files::FileOperations;
+use crate::hold::Hold;
+use crate::network::NetworkListener;
 use crate::ports::Ports;
 use crate::run::Runs;
 use crate::shell::ShellTable;
@@ -26,6 +28,10 @@ pub struct App {
     pub runs: Runs,
     pub files: FileOperations,
     pub ports: Ports,
+    /// Where programs connect to the network. `None` if the daemon has another way to their connections, or none.
+    pub network: Option<NetworkListener>,
+    /// Whether all processes are stopped for a snapshot. Requests wait until they go on.
+    pub hold: Hold,
     pub started: Instant,
     /// Set when the runner has to end: from then on it accepts no new request.
     pub draining: Cell<bool>,

@@ -1,6 +1,5 @@
 //! Attaches a client to a terminal: after an HTTP upgrade, bytes flow in both directions until either side ends.
 
-use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -11,6 +10,7 @@ use super::allow;
 use super::app::SharedApp;
 use super::body::{self, Body, Reply};
 use super::query;
+use super::request_body::RequestBody;
 use super::shells::shell_name;
 use crate::shell::{self, Attachment, ShellHandle};
 
@@ -19,7 +19,7 @@ pub const PROTOCOL: &str = "cove-terminal";
 /// The most typed bytes that are read at once.
 const INPUT_BYTES: usize = 4 << 10;
 
-pub async fn attach(app: &SharedApp, mut request: Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {
+pub async fn attach(app: &SharedApp, mut request: Request<RequestBody>, name: &str) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::GET])?;
     let wanted = request.headers().get(UPGRADE).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(PROTOCOL.as_bytes()));
     if !wanted {

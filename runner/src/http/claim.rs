@@ -1,15 +1,15 @@
 //! Claims a pooled sandbox for a session, with the session's variables. It works once.
 
-use hyper::body::Incoming;
 use hyper::{Method, Request};
 use shared_protocol::runner::{ClaimRequest, MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES, check_variables};
 use shared_protocol::{ErrorBody, ErrorCode};
 
 use super::app::SharedApp;
 use super::body::{self, Reply};
+use super::request_body::RequestBody;
 use super::{allow, request};
 
-pub async fn claim(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub async fn claim(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let request: ClaimRequest = request::json(request).await?;
     check(&request)?;

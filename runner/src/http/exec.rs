@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request};
 use shared_protocol::runner::{
@@ -16,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::app::SharedApp;
 use super::body::{self, Body, Reply};
+use super::request_body::RequestBody;
 use super::{allow, query, request};
 use crate::exec::Exec;
 use crate::output::{Chunk, Follower, HeadTail, NextPart};
@@ -35,7 +35,7 @@ const EXEC_ID_HEADER: &str = "x-cove-exec-id";
 /// The header with the process id of a run.
 const PID_HEADER: &str = "x-cove-pid";
 
-pub async fn exec(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub async fn exec(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let mut request: ExecRequest = request::json(request).await?;
     request.check()?;
@@ -55,13 +55,13 @@ pub async fn exec(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, 
     Ok(frames(exec, Following { from: 0, live: true, head_tail }).await)
 }
 
-pub async fn run(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub async fn run(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let exec = app.runs.start(request::json::<RunRequest>(request).await?)?;
     Ok(frames(exec, Following { from: 0, live: true, head_tail: None }).await)
 }
 
-pub fn list(app: &SharedApp, request: &Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub fn list(app: &SharedApp, request: &Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(request, &[Method::GET])?;
     let query = query::parse(request.uri().query(), &["after", "limit"])?;
     let after = query.text("after")?.map(exec_id).transpose()?;
@@ -74,7 +74,7 @@ pub fn list(app: &SharedApp, request: &Request<Incoming>) -> Result<Reply, Error
     Ok(reply)
 }
 
-pub async fn reattach(app: &SharedApp, request: &Request<Incoming>, id: &str) -> Result<Reply, ErrorBody> {
+pub async fn reattach(app: &SharedApp, request: &Request<RequestBody>, id: &str) -> Result<Reply, ErrorBody> {
     allow(request, &[Method::GET])?;
     let id = exec_id(id)?;
     let query = query::parse(request.uri().query(), &["from", "follow"])?;
@@ -138,7 +138,9 @@ async fn frames(exec: Rc<Exec>, following: Following) -> Reply {
 struct Frames {
     exec: Rc<Exec>,
     follower: Follower,
-    live: bool,
+    /// Where the frames end, once that is known: at the end of the output when this client saw that the command had ended, or when
+    /// a client asked that does not wait. Output that comes later is not waited for: a background job can print forever.
+    until: Option<u64>,
     head_tail: Option<HeadTail>,
     queued_told: bool,
     started_told: bool,
@@ -154,10 +156,11 @@ struct Batch {
 impl Frames {
     fn new(exec: Rc<Exec>, following: Following) -> Self {
         let follower = exec.log.follow(following.from);
+        let until = (!following.live).then(|| exec.log.end());
         Self {
             exec,
             follower,
-            live: following.live,
+            until,
             head_tail: following.head_tail,
             queued_told: false,
             started_told: false,
@@ -180,14 +183,24 @@ impl Frames {
             self.started_told = true;
             lines.extend(Frame::Started { exec_id: exec.id.clone(), shell: exec.shell.clone() }.to_line());
         }
-        let flush = outcome.is_some() || !self.live;
+        if let Some(outcome) = &outcome {
+            let until = self.until.unwrap_or_else(|| exec.log.end());
+            self.until = Some(until.max(outcome.output_bytes));
+        }
+        let flush = self.until.is_some();
         while lines.len() < BATCH_BYTES {
-            let part = self.head_tail.map_or(NextPart::Take(u64::MAX), |head_tail| {
-                head_tail.next_part(self.follower.offset(), exec.log.end(), outcome.is_some())
+            let left = self.until.map_or(u64::MAX, |until| until.saturating_sub(self.follower.offset()));
+            if left == 0 {
+                break;
+            }
+            let part = self.head_tail.map_or(NextPart::Take(left), |head_tail| {
+                let end = self.until.unwrap_or_else(|| exec.log.end());
+                head_tail.next_part(self.follower.offset(), end, outcome.is_some())
             });
             let chunk = match part {
                 NextPart::Take(most) => {
-                    self.follower.next(usize::try_from(most).map_or(FRAME_BYTES, |most| most.min(FRAME_BYTES)), flush)
+                    let most = usize::try_from(most.min(left)).unwrap_or(FRAME_BYTES);
+                    self.follower.next(most.min(FRAME_BYTES), flush)
                 }
                 NextPart::Skip(bytes) => Some(self.follower.skip(bytes)),
                 NextPart::Wait => {
@@ -208,7 +221,7 @@ impl Frames {
             self.waits_told = exec.waits.get();
             lines.extend(Frame::AwaitingInput.to_line());
         }
-        let is_last = !more && (outcome.is_some() || !self.live);
+        let is_last = self.until.is_some_and(|until| !more || self.follower.offset() >= until);
         if let (true, Some(outcome)) = (is_last, outcome) {
             let last = exec.refusal().map_or_else(|| Frame::Exit(outcome), Frame::Error);
             lines.extend(last.to_line());
@@ -240,5 +253,70 @@ impl Frames {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::ExecTable;
+    use shared_protocol::runner::{ExecOutcome, Stream};
+
+    /// More than one batch: a client that takes one batch at a time falls behind.
+    const PRINTED_PER_BATCH: usize = 2 * BATCH_BYTES;
+
+    const MAX_BATCHES: usize = 100;
+
+    fn exited(exec: &Exec) -> ExecOutcome {
+        ExecOutcome {
+            exec_id: exec.id.clone(),
+            kind: OutcomeKind::Exited,
+            exit_code: 0,
+            signal: None,
+            cwd: None,
+            output_bytes: exec.log.end(),
+            timed_out: false,
+            shell_restarted: false,
+            oom_killed: false,
+            awaiting_input: false,
+            duration_ms: 0,
+            reason: None,
+        }
+    }
+
+    /// Takes batches while a background job prints more than the client takes. Returns how much was sent, and the last frame.
+    fn follow_to_the_end(live: bool, ends_after: usize) -> (u64, Frame) {
+        let table = ExecTable::default();
+        let exec = table.admit(None, None, None).unwrap();
+        let print = || exec.log.append(Stream::Merged, &[b'y'; PRINTED_PER_BATCH]);
+        print();
+        let mut frames = Frames::new(exec.clone(), Following { from: 0, live, head_tail: None });
+        for number in 0..MAX_BATCHES {
+            if number == ends_after {
+                table.end(&exec, exited(&exec));
+            }
+            let batch = frames.take();
+            if batch.is_last {
+                let last = batch.lines.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap();
+                return (frames.follower.offset(), serde_json::from_slice(last).unwrap());
+            }
+            print();
+        }
+        panic!("no end after {MAX_BATCHES} batches");
+    }
+
+    #[test]
+    fn a_job_that_prints_forever_does_not_keep_a_client_from_the_end() {
+        for ends_after in [0, 1, 5] {
+            let (sent, last) = follow_to_the_end(true, ends_after);
+            let Frame::Exit(outcome) = last else { panic!("{last:?}") };
+            assert_eq!(sent, outcome.output_bytes);
+        }
+    }
+
+    #[test]
+    fn a_client_that_does_not_wait_gets_what_there_was_when_it_asked() {
+        let (sent, _) = follow_to_the_end(false, MAX_BATCHES);
+        assert_eq!(sent, PRINTED_PER_BATCH as u64);
     }
 }

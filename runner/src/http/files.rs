@@ -9,27 +9,26 @@ use shared_protocol::{ErrorBody, ErrorCode};
 use super::app::SharedApp;
 use super::body::{Body, Reply, with_type};
 use super::query;
+use super::request_body::RequestBody;
 use crate::files::Job;
 use crate::files::protocol::{Content, Head};
 use crate::files::resolve::FinalLink;
 use crate::files::transfer::Range;
+use crate::files::watch::Depth;
 
 /// Handles a request whose path after `/v1/` is `route`.
-pub async fn handle(
-    app: &SharedApp,
-    request: hyper::Request<hyper::body::Incoming>,
-    route: &str,
-) -> Result<Reply, ErrorBody> {
+pub async fn handle(app: &SharedApp, request: hyper::Request<RequestBody>, route: &str) -> Result<Reply, ErrorBody> {
     let job = job(request.method(), route, request.uri().query(), request.headers())?;
     let (head, data) = app.files.run(job, request.into_body()).await?;
     Ok(reply(&head, Body::Stream(data)))
 }
 
-fn reply(head: &Head, body: Body) -> Reply {
+pub(super) fn reply(head: &Head, body: Body) -> Reply {
     let content_type = match head.content {
         Content::Json => "application/json",
         Content::Bytes => "application/octet-stream",
         Content::Tar => "application/x-tar",
+        Content::Ndjson => "application/x-ndjson",
     };
     let mut reply = with_type(head.status, content_type, body);
     if let Some(length) = head.length {
@@ -58,6 +57,11 @@ fn job(method: &Method, route: &str, query: Option<&str>, headers: &HeaderMap) -
             let query = parse(&["path", "recursive"])?;
             Ok(Job::List { path: query.path("path")?, recursive: query.flag("recursive")?.unwrap_or(false) })
         }
+        ("fs/watch", "GET") => {
+            let query = parse(&["path", "recursive"])?;
+            let depth = if query.flag("recursive")?.unwrap_or(false) { Depth::Tree } else { Depth::Directory };
+            Ok(Job::Watch { path: query.path("path")?, depth })
+        }
         ("fs/mkdir", "POST") => {
             let query = parse(&["path", "parents", "mode"])?;
             let (parents, mode) = (query.flag("parents")?.unwrap_or(false), query.mode("mode")?);
@@ -75,7 +79,7 @@ fn job(method: &Method, route: &str, query: Option<&str>, headers: &HeaderMap) -
         ("archive", "GET") => Ok(Job::Pack { path: parse(&["path"])?.path("path")? }),
         ("archive", "PUT") => Ok(Job::Unpack { path: parse(&["path"])?.path("path")? }),
         ("files" | "archive", _) => Err(wrong_method(method, "GET and PUT")),
-        ("fs/stat" | "fs/list", _) => Err(wrong_method(method, "GET")),
+        ("fs/stat" | "fs/list" | "fs/watch", _) => Err(wrong_method(method, "GET")),
         ("fs/mkdir" | "fs/move", _) => Err(wrong_method(method, "POST")),
         ("fs", _) => Err(wrong_method(method, "DELETE")),
         _ => Err(ErrorBody::new(ErrorCode::NotFound, format!("there is no call /v1/{route}"))),
@@ -130,6 +134,9 @@ mod tests {
         );
         assert_eq!(asked(Method::DELETE, "fs", "path=a"), Ok(Job::Delete { path: path(), recursive: false }));
         assert_eq!(asked(Method::PUT, "archive", "path=a"), Ok(Job::Unpack { path: path() }));
+        let watch = |depth| Ok(Job::Watch { path: path(), depth });
+        assert_eq!(asked(Method::GET, "fs/watch", "path=a"), watch(Depth::Directory));
+        assert_eq!(asked(Method::GET, "fs/watch", "path=a&recursive=1"), watch(Depth::Tree));
     }
 
     #[test]

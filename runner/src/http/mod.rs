@@ -8,16 +8,21 @@ mod app;
 mod attach;
 mod body;
 mod claim;
+mod disk;
 mod exec;
 mod files;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+mod network;
 mod ports;
 mod query;
 mod request;
+mod request_body;
 mod shells;
+mod state;
 mod stdin;
+mod upgrade;
 
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::Path;
@@ -38,6 +43,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub use app::{App, SharedApp};
 pub use body::{Body, Reply};
 pub use request::decode;
+
+use request_body::RequestBody;
 
 use crate::config::{INHERITED_SOCKET, Listen};
 
@@ -161,13 +168,17 @@ where
 }
 
 async fn answer(app: &SharedApp, request: Request<Incoming>) -> Reply {
-    match route(app, request).await {
+    let (head, body) = request.into_parts();
+    let (body, rest) = request_body::split(body);
+    let reply = match route(app, Request::from_parts(head, body)).await {
         Ok(reply) => reply,
         Err(error) => body::error(&error),
-    }
+    };
+    rest.discard();
+    reply
 }
 
-async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+async fn route(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     let path = request.uri().path().to_owned();
     if path == "/healthz" {
         allow(&request, &[Method::GET])?;
@@ -180,7 +191,16 @@ async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, Err
     let Some(route) = path.strip_prefix("/v1/") else { return Err(no_route(&path)) };
     let segments: Vec<&str> = route.split('/').collect();
     match segments.as_slice() {
+        ["hold"] => return disk::hold(app, &request),
+        ["release"] => return disk::release(app, &request),
+        ["disk"] => return disk::copy(app, request).await,
+        // As in a frozen sandbox.
+        _ => app.hold.released().await,
+    }
+    match segments.as_slice() {
         ["claim"] => claim::claim(app, request).await,
+        ["state"] => state::give(app, &request).await,
+        ["restore"] => state::restore(app, request).await,
         ["exec"] => exec::exec(app, request).await,
         ["run"] => exec::run(app, request).await,
         ["execs"] => exec::list(app, &request),
@@ -194,6 +214,7 @@ async fn route(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, Err
         ["shells", name, "reset"] => shells::reset(app, &request, name).await,
         ["shells", name, "end"] => shells::end(app, &request, name),
         ["shells", name, "attach"] => attach::attach(app, request, name).await,
+        ["network", "accept"] => network::accept(app, request).await,
         ["ports"] => ports::list(app, &request).await,
         ["ports", port, "connect"] => ports::connect(app, request, port).await,
         ["files" | "archive" | "fs", ..] => files::handle(app, request, route).await,
@@ -207,7 +228,7 @@ fn no_route(path: &str) -> ErrorBody {
 }
 
 /// Refuses a method that a route does not have.
-pub(crate) fn allow(request: &Request<Incoming>, methods: &[Method]) -> Result<(), ErrorBody> {
+pub(crate) fn allow(request: &Request<RequestBody>, methods: &[Method]) -> Result<(), ErrorBody> {
     if methods.contains(request.method()) {
         return Ok(());
     }
@@ -216,7 +237,7 @@ pub(crate) fn allow(request: &Request<Incoming>, methods: &[Method]) -> Result<(
     Err(ErrorBody::new(ErrorCode::MethodNotAllowed, message))
 }
 
-fn authorize(app: &App, request: &Request<Incoming>) -> Result<(), ErrorBody> {
+fn authorize(app: &App, request: &Request<RequestBody>) -> Result<(), ErrorBody> {
     let Listen::Tcp { token, .. } = &app.listen else { return Ok(()) };
     let given = request.headers().get(hyper::header::AUTHORIZATION).map(|v| v.as_bytes()).unwrap_or_default();
     let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
@@ -248,6 +269,8 @@ fn health(app: &App) -> HealthView {
         shells: app.shells.len(),
         execs: app.execs.len(),
         claimed: app.environment.is_claimed(),
+        network_proxy: app.network.is_some(),
+        copies_disk: true,
     }
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::Request;
-use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use shared_protocol::{ErrorBody, ErrorCode};
+
+use super::request_body::RequestBody;
 
 /// The most bytes of a request: the 16 MiB that the daemon takes from a client, and room for the fields that it adds.
 pub const MAX_JSON_BYTES: usize = (16 << 20) + (64 << 10);
@@ -14,7 +15,7 @@ pub const MAX_JSON_BYTES: usize = (16 << 20) + (64 << 10);
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub async fn json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, ErrorBody> {
+pub async fn json<T: DeserializeOwned>(request: Request<RequestBody>) -> Result<T, ErrorBody> {
     let too_large = || {
         ErrorBody::new(ErrorCode::TooLarge, format!("a request may have {MAX_JSON_BYTES} bytes; use files for more"))
     };

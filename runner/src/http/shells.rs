@@ -1,6 +1,5 @@
 //! Opens, lists and closes shells, and passes on input, signals and sizes.
 
-use hyper::body::Incoming;
 use hyper::{Method, Request};
 use shared_protocol::runner::{
     InputRequest, OpenShellRequest, ResizeRequest, ShellEndView, SignalRequest, decode_payload,
@@ -9,6 +8,7 @@ use shared_protocol::{ErrorBody, ErrorCode, ShellName};
 
 use super::app::SharedApp;
 use super::body::{self, Reply};
+use super::request_body::RequestBody;
 use super::{allow, request};
 use crate::shell;
 use crate::sys::signal::number_of;
@@ -21,7 +21,7 @@ pub fn shell_name(name: &str) -> Result<ShellName, ErrorBody> {
     ShellName::new(name).map_err(|e| ErrorBody::new(ErrorCode::InvalidRequest, e.to_string()))
 }
 
-pub async fn list_or_open(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub async fn list_or_open(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::GET, Method::POST])?;
     if request.method() == Method::GET {
         return Ok(body::json(200, &app.shells.views()));
@@ -30,26 +30,26 @@ pub async fn list_or_open(app: &SharedApp, request: Request<Incoming>) -> Result
     Ok(body::json(201, &app.shells.open(request).await?))
 }
 
-pub async fn close(app: &SharedApp, request: &Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {
+pub async fn close(app: &SharedApp, request: &Request<RequestBody>, name: &str) -> Result<Reply, ErrorBody> {
     allow(request, &[Method::DELETE])?;
     app.shells.close(&shell_name(name)?).await?;
     Ok(ok())
 }
 
-pub fn end(app: &SharedApp, request: &Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {
+pub fn end(app: &SharedApp, request: &Request<RequestBody>, name: &str) -> Result<Reply, ErrorBody> {
     allow(request, &[Method::GET])?;
     let exit_code = app.shells.end(&shell_name(name)?)?;
     Ok(body::json(200, &ShellEndView { exit_code }))
 }
 
-pub async fn reset(app: &SharedApp, request: &Request<Incoming>, name: &str) -> Result<Reply, ErrorBody> {
+pub async fn reset(app: &SharedApp, request: &Request<RequestBody>, name: &str) -> Result<Reply, ErrorBody> {
     allow(request, &[Method::POST])?;
     let shell = app.shells.get(Some(&shell_name(name)?))?;
     shell.reset().await?;
     Ok(body::json(200, &shell.view()))
 }
 
-pub async fn input(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub async fn input(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let request: InputRequest = request::json(request).await?;
     let Some(bytes) = decode_payload("data", request.data, request.data_base64)? else {
@@ -59,7 +59,7 @@ pub async fn input(app: &SharedApp, request: Request<Incoming>) -> Result<Reply,
     Ok(ok())
 }
 
-pub async fn signal(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub async fn signal(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let request: SignalRequest = request::json(request).await?;
     let Some(number) = number_of(&request.signal) else {
@@ -87,7 +87,7 @@ pub async fn signal(app: &SharedApp, request: Request<Incoming>) -> Result<Reply
     Ok(ok())
 }
 
-pub async fn resize(app: &SharedApp, request: Request<Incoming>) -> Result<Reply, ErrorBody> {
+pub async fn resize(app: &SharedApp, request: Request<RequestBody>) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let request: ResizeRequest = request::json(request).await?;
     let size = shell::size(Some(request.cols), Some(request.rows))?;

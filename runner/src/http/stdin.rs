@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::{Method, Request};
 use shared_protocol::runner::StdinView;
 use shared_protocol::{ErrorBody, ErrorCode};
@@ -11,15 +10,14 @@ use shared_protocol::{ErrorBody, ErrorCode};
 use super::app::SharedApp;
 use super::body::{self, Reply};
 use super::exec::exec_id;
+use super::request_body::RequestBody;
 use super::{allow, query};
 use crate::open_stdin::Writer;
 
 /// The longest time in which a client sends no byte of a body that it has begun.
 const CLIENT_STALL: Duration = Duration::from_secs(300);
-/// How long the rest of a refused body is read and discarded, so that a client that is still sending gets the reply.
-const DISCARD_TIME: Duration = Duration::from_secs(10);
 
-pub async fn write(app: &SharedApp, request: Request<Incoming>, id: &str) -> Result<Reply, ErrorBody> {
+pub async fn write(app: &SharedApp, request: Request<RequestBody>, id: &str) -> Result<Reply, ErrorBody> {
     allow(&request, &[Method::POST])?;
     let id = exec_id(id)?;
     let close = query::parse(request.uri().query(), &["close"])?.flag("close")?.unwrap_or(false);
@@ -29,14 +27,7 @@ pub async fn write(app: &SharedApp, request: Request<Incoming>, id: &str) -> Res
     })?;
     let mut body = request.into_body();
     let mut writer = stdin.writer().await;
-    if let Err(error) = copy(&mut body, &mut writer).await {
-        drop(writer);
-        // The reply goes out at once, and hyper reads on for as long as this task does.
-        tokio::task::spawn_local(tokio::time::timeout(DISCARD_TIME, async move {
-            while let Some(Ok(_)) = body.frame().await {}
-        }));
-        return Err(error);
-    }
+    copy(&mut body, &mut writer).await?;
     let bytes = writer.written();
     if close {
         writer.close();
@@ -44,7 +35,7 @@ pub async fn write(app: &SharedApp, request: Request<Incoming>, id: &str) -> Res
     Ok(body::json(200, &StdinView { bytes, closed: close }))
 }
 
-async fn copy(body: &mut Incoming, writer: &mut Writer<'_>) -> Result<(), ErrorBody> {
+async fn copy(body: &mut RequestBody, writer: &mut Writer<'_>) -> Result<(), ErrorBody> {
     writer.check()?;
     loop {
         match tokio::time::timeout(CLIENT_STALL, body.frame()).await {

@@ -28,8 +28,8 @@ pub enum EndOfClient {
     Gone,
 }
 
-/// Copies until both sides have ended. If one fails, both are closed.
-pub async fn relay<C, S>(client: C, server: S, end_of_client: EndOfClient)
+/// Copies until both sides have ended, or one is gone or silent for too long. If one fails, both are closed.
+pub async fn relay<C, S>(client: C, server: S, end_of_client: EndOfClient) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite,
     S: AsyncRead + AsyncWrite,
@@ -40,12 +40,11 @@ where
     let mut up = pin!(copy(from_client, to_server, &moved));
     let mut down = pin!(copy(from_server, to_client, &moved));
     tokio::select! {
-        sent = up.as_mut() => if sent.is_ok() && end_of_client == EndOfClient::HalfClose {
-            unless_silent(down, &moved).await;
+        sent = up.as_mut() => match end_of_client {
+            EndOfClient::HalfClose => { sent?; unless_silent(down, &moved).await }
+            EndOfClient::Gone => sent,
         },
-        received = down.as_mut() => if received.is_ok() {
-            unless_silent(up, &moved).await;
-        },
+        received = down.as_mut() => { received?; unless_silent(up, &moved).await }
     }
 }
 
@@ -66,14 +65,17 @@ async fn copy(
 }
 
 /// Waits for the other direction, as long as it moves bytes.
-async fn unless_silent(mut rest: impl Future<Output = io::Result<()>> + Unpin, moved: &Cell<Instant>) {
+async fn unless_silent(
+    mut rest: impl Future<Output = io::Result<()>> + Unpin,
+    moved: &Cell<Instant>,
+) -> io::Result<()> {
     let mut silent_since = Instant::now();
     loop {
         tokio::select! {
-            _ = &mut rest => return,
+            ended = &mut rest => return ended,
             () = sleep_until(silent_since + HALF_CLOSED_SILENCE) => {
                 if moved.get() <= silent_since {
-                    return;
+                    return Ok(());
                 }
                 silent_since = moved.get();
             }
@@ -100,7 +102,8 @@ mod tests {
             client.read_to_string(&mut answered).await.unwrap();
             assert_eq!((asked.as_str(), answered.as_str()), ("question", "answer"));
         };
-        tokio::join!(relay(inner, outer, EndOfClient::HalfClose), story);
+        let (relayed, ()) = tokio::join!(relay(inner, outer, EndOfClient::HalfClose), story);
+        relayed.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -109,7 +112,7 @@ mod tests {
             let ((client, inner), (outer, server)) = (duplex(64), duplex(64));
             drop(client);
             let start = Instant::now();
-            relay(inner, outer, end).await;
+            relay(inner, outer, end).await.unwrap();
             assert_eq!(start.elapsed(), wait, "{end:?}");
             drop(server);
         }
@@ -129,6 +132,7 @@ mod tests {
             client.read_to_end(&mut got).await.unwrap();
             assert_eq!(got, b"xxxxx");
         };
-        tokio::join!(relay(inner, outer, EndOfClient::HalfClose), story);
+        let (relayed, ()) = tokio::join!(relay(inner, outer, EndOfClient::HalfClose), story);
+        relayed.unwrap();
     }
 }

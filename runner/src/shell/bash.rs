@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::termios::Termios;
 use tokio::io::Interest;
@@ -33,6 +34,9 @@ const READ_BYTES: usize = 16 << 10;
 
 /// The most reads that empty the terminal at once.
 const MAX_TERMINAL_READS: usize = 64;
+
+/// A process that has used this much processor time is not starved: it is busy.
+const SPINNING: Duration = Duration::from_secs(2);
 
 /// The most messages that are read from a socket at once. Its buffer holds fewer.
 const MAX_MESSAGES: usize = 1024;
@@ -162,6 +166,28 @@ impl Bash {
             && proc::stat(self.pid()).is_some_and(|s| s.state == b'S')
     }
 
+    /// Whether bash has sent a report that the driver has not handled yet.
+    pub fn has_reported(&mut self) -> bool {
+        self.receive_reports();
+        self.events.iter().any(|event| matches!(event, Event::Record(_)))
+    }
+
+    /// The next event that is already here.
+    pub fn next_received(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            self.receive_reports();
+        }
+        self.events.pop_front()
+    }
+
+    /// Whether bash or one of its programs could go on and gets no processor or no answer of a disk.
+    pub fn is_starved(&self) -> bool {
+        let waits = |pid: i32| {
+            proc::stat(pid).is_some_and(|stat| matches!(stat.state, b'R' | b'D') && stat.processor_time < SPINNING)
+        };
+        waits(self.pid()) || self.children().into_iter().any(waits)
+    }
+
     /// Whether bash has read every line that was sent. It reads a line only after it has run all lines before it.
     pub fn has_read_all(&self) -> bool {
         self.unread() == 0
@@ -223,7 +249,8 @@ impl Bash {
         }
     }
 
-    fn read_the_rest(&mut self) {
+    /// Reads the reports that are in the socket.
+    fn receive_reports(&mut self) {
         let mut buffer = [0; READ_BYTES];
         for _ in 0..MAX_MESSAGES {
             match pipe::receive(self.reports.get_ref(), &mut buffer) {
@@ -231,6 +258,10 @@ impl Bash {
                 _ => break,
             }
         }
+    }
+
+    fn read_the_rest(&mut self) {
+        self.receive_reports();
         if let Some(bytes) = self.drain_terminal() {
             self.events.push_back(Event::Terminal(bytes));
         }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use super::control::{Parser, Record};
-use super::saved_state::SavedState;
+use super::saved_state::{SavedState, turn_shopts_off};
 
 /// Any bytes from bash, cut anywhere, are survived, and a record behind them is found.
 pub fn control(bytes: &[u8]) {
@@ -53,7 +53,9 @@ pub fn state(bytes: &[u8]) {
 fn sets_an_option(line: &str) -> bool {
     let forms = [r"\builtin shopt -s ", r"\builtin shopt -u ", r"\set -o ", r"\set +o "];
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    line.is_empty() || forms.iter().any(|form| line.strip_prefix(form).is_some_and(is_name))
+    // One line is the same whatever the sandbox says: it turns off what a new shell has.
+    let is_ours = line.is_empty() || line == turn_shopts_off();
+    is_ours || forms.iter().any(|form| line.strip_prefix(form).is_some_and(is_name))
 }
 
 #[cfg(test)]

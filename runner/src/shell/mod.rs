@@ -19,7 +19,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use shared_protocol::runner::{ExecRequest, OpenShellRequest, ShellKind, ShellState, ShellView, check_size};
+use shared_protocol::runner::{
+    ExecRequest, MAX_SHELL_STATES_BYTES, OpenShellRequest, RestoreRequest, SandboxState, SavedShell, ShellKind,
+    ShellState, ShellView, check_size, encode_shell_text,
+};
 use shared_protocol::{ErrorBody, ErrorCode, ExecId, ShellName};
 use tokio::sync::{mpsc, oneshot};
 
@@ -69,6 +72,8 @@ pub struct ShellTable {
     made: Cell<u64>,
     /// The terminals that ended by themselves, the latest first, with bash's exit code. Attached clients ask for it.
     ended: Rc<RefCell<VecDeque<(ShellName, i32)>>>,
+    /// Whether no shell is open because a restore opens them.
+    awaits_restore: Cell<bool>,
 }
 
 fn gone(name: &ShellName) -> ErrorBody {
@@ -98,14 +103,95 @@ pub fn size(cols: Option<u16>, rows: Option<u16>) -> Result<Size, ErrorBody> {
 }
 
 impl ShellTable {
-    /// Makes the table and starts the shell `main`.
+    /// Makes the table and starts the shell `main`, unless a restore is to start it.
     pub fn new(context: Context) -> Self {
-        let table = Self { context, shells: Rc::default(), made: Cell::new(0), ended: Rc::default() };
-        let request = OpenShellRequest { name: Some(ShellName::main()), ..OpenShellRequest::default() };
-        if let Err(error) = table.open_from(request, None) {
-            tracing::error!(%error, "the main shell could not be opened");
+        let awaits_restore = context.config.await_restore;
+        let table = Self {
+            context,
+            shells: Rc::default(),
+            made: Cell::new(0),
+            ended: Rc::default(),
+            awaits_restore: Cell::new(awaits_restore),
+        };
+        if !awaits_restore {
+            table.open_main();
         }
         table
+    }
+
+    fn open_main(&self) {
+        let request = OpenShellRequest { name: Some(ShellName::main()), ..OpenShellRequest::default() };
+        if let Err(error) = self.open_from(request, None) {
+            tracing::error!(%error, "the main shell could not be opened");
+        }
+    }
+
+    /// The states of all shells after their last commands, `main` first, as far as they fit. Terminals have none.
+    pub async fn states(&self) -> Vec<SavedShell> {
+        let mut shells: Vec<ShellHandle> = self.shells.borrow().values().cloned().collect();
+        shells.retain(|shell| shell.kind == ShellKind::Exec);
+        // The shells write their states at the same time.
+        let asked: Vec<_> = shells
+            .into_iter()
+            .map(|shell| tokio::task::spawn_local(async move { (shell.state().await, shell.view()) }))
+            .collect();
+        let mut saved = Vec::new();
+        for asked in asked {
+            let Ok((Some(state), view)) = asked.await else { continue };
+            let (options, shopts) = state.option_lists();
+            let text_base64 = encode_shell_text(&state.text());
+            let ShellView { name, cwd, cols, rows, .. } = view;
+            saved.push(SavedShell { name, cwd, cols, rows, options, shopts, text_base64 });
+        }
+        saved.sort_by_key(|shell| (shell.name != ShellName::main(), shell.name.clone()));
+        let mut room = MAX_SHELL_STATES_BYTES.div_ceil(3) * 4;
+        saved.retain(|shell| match room.checked_sub(shell.text_base64.len()) {
+            Some(left) => {
+                room = left;
+                true
+            }
+            None => {
+                tracing::warn!(shell = %shell.name, "there is no room for the state of a shell");
+                false
+            }
+        });
+        saved
+    }
+
+    /// Whether no shell has started yet, because a restore is to start them.
+    pub fn awaits_restore(&self) -> bool {
+        self.awaits_restore.get()
+    }
+
+    /// Opens the shells of a state that another runner gave out. It works once, in a runner that waits for it.
+    pub fn restore(&self, request: RestoreRequest) -> Result<(), ErrorBody> {
+        if !self.awaits_restore.get() {
+            return Err(ErrorBody::new(ErrorCode::Conflict, "this runner does not wait for a state"));
+        }
+        request.state.check()?;
+        let RestoreRequest { state: SandboxState { env, shells }, env: newer } = request;
+        let exports = script::exports(&mut newer.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let mut variables = env;
+        variables.extend(newer);
+        if !self.context.environment.claim(variables) {
+            return Err(ErrorBody::new(ErrorCode::Conflict, "this sandbox was claimed before"));
+        }
+        self.awaits_restore.set(false);
+        for shell in shells {
+            let mut state = SavedState::given(&shell.options, &shell.shopts, shell.text()?);
+            state.append(&exports);
+            let request = OpenShellRequest {
+                name: Some(shell.name),
+                cols: Some(shell.cols),
+                rows: Some(shell.rows),
+                ..OpenShellRequest::default()
+            };
+            self.open_from(request, Some((Some(state), shell.cwd)))?;
+        }
+        if !self.shells.borrow().contains_key(&ShellName::main()) {
+            self.open_main();
+        }
+        Ok(())
     }
 
     /// Opens a shell. If the request names another shell, it is a copy of that one.

@@ -31,8 +31,8 @@ const RESTORED_OPTIONS: [&str; 16] = [
 /// The `shopt` options that depend on how a shell was started. A new shell does not get them.
 const OWN_SHOPTS: [&str; 4] = ["login_shell", "restricted_shell", "promptvars", "checkwinsize"];
 
-/// The largest state that is kept and restored. The functions of a loaded nvm take a tenth of this.
-const MAX_STATE_BYTES: usize = 1 << 20;
+/// The largest state that is kept and restored.
+const MAX_STATE_BYTES: usize = shared_protocol::runner::MAX_SHELL_STATE_BYTES;
 
 /// The start of the last line of a complete state: the tail prints the umask last.
 const LAST_LINE: &[u8] = b"umask ";
@@ -78,6 +78,35 @@ impl SavedState {
         Self { options: set(shellopts), shopts: set(bashopts), text: Text::Read(Vec::new()) }
     }
 
+    /// The state that another runner gave out. A text that is not complete counts as empty: half a script must not run.
+    pub fn given(shellopts: &str, bashopts: &str, text: Vec<u8>) -> Self {
+        let text = if is_complete(&text) { text } else { Vec::new() };
+        Self { text: Text::Read(text), ..Self::with_options(shellopts, bashopts) }
+    }
+
+    /// Adds a script that runs after the text, before the options have an effect.
+    pub fn append(&mut self, script: &str) {
+        self.load();
+        if let Text::Read(text) = &mut self.text {
+            text.push(b'\n');
+            text.extend_from_slice(script.as_bytes());
+        }
+    }
+
+    /// The names of the options that are set, as in `SHELLOPTS` and `BASHOPTS`.
+    pub fn option_lists(&self) -> (String, String) {
+        let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(":");
+        (list(&self.options), list(&self.shopts))
+    }
+
+    /// The output of bash, complete or empty.
+    pub fn text(&self) -> Vec<u8> {
+        match &self.text {
+            Text::File(written) => read(written),
+            Text::Read(text) => text.clone(),
+        }
+    }
+
     /// Reads the text into memory, so that the file's room is free again.
     pub fn load(&mut self) {
         if let Text::File(file) = &self.text {
@@ -89,7 +118,8 @@ impl SavedState {
         self.options.contains(name)
     }
 
-    /// The script that a new shell sources. `fresh` has the options of a new shell: only different ones are set.
+    /// The script that a new shell sources. `fresh` has the options of a new shell: only different ones are set. Without it,
+    /// the script turns off what the new shell has.
     ///
     /// Bash refuses to assign its own read-only variables, and prints that to standard error, which is /dev/null there.
     pub fn restore_file(&self, fresh: Option<&SavedState>) -> Vec<u8> {
@@ -104,11 +134,14 @@ impl SavedState {
                 }
             }
         }
-        let mut file = head.into_bytes();
-        match &self.text {
-            Text::File(written) => file.extend(read(written)),
-            Text::Read(text) => file.extend_from_slice(text),
+        if fresh.is_none() && !self.shopts.is_empty() {
+            let _ = writeln!(head, "{}", turn_shopts_off());
+            for name in self.shopts.iter().filter(|n| is_option_name(n) && !OWN_SHOPTS.contains(&n.as_str())) {
+                let _ = writeln!(head, "\\builtin shopt -s {name}");
+            }
         }
+        let mut file = head.into_bytes();
+        file.extend(self.text());
         // These come last, because from here on `errexit` and similar options have an effect.
         let mut tail = String::from("\n");
         for name in RESTORED_OPTIONS.iter().chain(["xtrace"].iter()) {
@@ -120,6 +153,15 @@ impl SavedState {
         file.extend_from_slice(tail.as_bytes());
         file
     }
+}
+
+/// Turns off every option of `shopt` that a new shell has, except those that depend on how it was started.
+pub(super) fn turn_shopts_off() -> String {
+    format!(
+        "for __cove_option in ${{BASHOPTS//:/ }}; do case $__cove_option in {}) ;; *) \\builtin shopt -u \"$__cove_option\" ;; esac; \
+         done; \\unset -v __cove_option",
+        OWN_SHOPTS.join("|")
+    )
 }
 
 fn check_size(file: &File) -> io::Result<()> {

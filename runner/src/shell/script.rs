@@ -133,7 +133,8 @@ pub const STATUS: &str = "\\builtin return \"$1\"\n";
 ///
 /// It may run more than once for one command, and reports the same each time: the variable stays until the next command. It
 /// reports the end first and writes the state afterwards, when the client already has its answer. The state goes to a file,
-/// because bash writes it line by line, and the runner need not wake up for each line. Without `$4` no state is written.
+/// because bash writes it line by line, and the runner need not wake up for each line. Without `$4` no state is written. A
+/// state that is complete is not written again: the runner may be reading it.
 pub const TAIL: &str = r#"\unset -f builtin . unset || \:
 case $5 in "$PWD") \eval "\builtin cd -- \"\$$3_old\"" || \: ;; esac
 \unset -v "$3_at" "$3_old" PROMPT_COMMAND || \:
@@ -141,12 +142,12 @@ case $5 in "$PWD") \eval "\builtin cd -- \"\$$3_old\"" || \: ;; esac
 case $POSIXLY_CORRECT in _) \unset -v POSIXLY_CORRECT ;; esac
 \builtin printf '\0D %s %s\0%s\0' "$1" "$2" "$PWD" || \builtin return 1
 case $4 in '') \builtin return 0 ;; esac
-\builtin eval '\builtin declare -p
+\builtin eval "\builtin test -n \"\${$3_kept-}\"" || \builtin eval '\builtin declare -p
 \builtin declare -f
 \builtin declare -Fx
 \builtin alias -p
 \builtin trap -p
-\builtin umask -p' >|"$4" && \builtin printf '\0S %s %s %s\0' "$1" "$SHELLOPTS" "$BASHOPTS" || \builtin printf '\0S %s\0' "$1" || \builtin true
+\builtin umask -p' >|"$4" && \builtin eval "$3_kept=1" && \builtin printf '\0S %s %s %s\0' "$1" "$SHELLOPTS" "$BASHOPTS" || \builtin printf '\0S %s\0' "$1" || \builtin true
 "#;
 
 /// The names for one request to bash.
@@ -171,10 +172,15 @@ impl Default for Mark {
     }
 }
 
+/// Removes the variables that the tail of an earlier request has left, of which `before` is one.
+fn forget(before: &str) -> String {
+    if before.is_empty() { String::new() } else { format!("\\builtin unset -v {before} {before}_kept; ") }
+}
+
 /// The first line for one exec. `before` is the variable of the previous command, which is removed now.
 pub fn command_line(command: &Path, before: &str) -> String {
     // With -T a DEBUG trap is also active in a sourced file, and stays as the command leaves it; the file resets -T at once.
-    format!("\\builtin unset -v {before}; \\builtin set -T; \\. {}\n", command.display())
+    format!("{}\\builtin set -T; \\. {}\n", forget(before), command.display())
 }
 
 /// The line that makes bash exit with the status of a command whose end it could not report.
@@ -205,7 +211,7 @@ pub fn init_line(init: &Path) -> String {
 /// The line that makes a shell apply the claim. The tail reports its end, as after a command. `before` is the variable of
 /// what it ran last, which is removed now.
 pub fn claim_line(claim: &Path, before: &str) -> String {
-    format!("\\builtin unset -v {before}; \\. {}\n", claim.display())
+    format!("{}\\. {}\n", forget(before), claim.display())
 }
 
 /// The script for a shell that was started before its sandbox was claimed. Afterwards the shell is as if it had started with
@@ -218,7 +224,8 @@ pub fn claim_file(variables: &mut dyn Iterator<Item = (&str, &str)>, cwd: &str) 
     text
 }
 
-fn exports(variables: &mut dyn Iterator<Item = (&str, &str)>) -> String {
+/// A script that exports variables.
+pub fn exports(variables: &mut dyn Iterator<Item = (&str, &str)>) -> String {
     variables.map(|(name, value)| format!("\\builtin export {name}={}\n", quote(value))).collect()
 }
 

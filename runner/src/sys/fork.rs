@@ -17,7 +17,7 @@ use nix::unistd::{ForkResult, Pid, dup2_raw, dup2_stderr, dup2_stdin, dup2_stdou
 
 use super::fd::close_from;
 use super::identity::{self, Identity};
-use super::{cgroup, signal};
+use super::{cgroup, signal, user_namespace};
 
 /// The descriptor of the helper's input. Standard output and error are copies of the same read-only descriptor, so that a
 /// panic message can never end up in a file that got their number.
@@ -93,9 +93,10 @@ fn set_up(
     // SAFETY: whatever held the number 3 belongs to the runner and is never used again in this process; the same goes for
     // standard input, which is the pipe now.
     let pipes = unsafe { (OwnedFd::from_raw_fd(INPUT_FD), dup2_raw(output, OUTPUT_FD)?) };
-    close_from(OUTPUT_FD + 1);
+    user_namespace::close_all_others_from(OUTPUT_FD + 1);
     identity::raise_oom_score(oom_score);
     identity::become_user(identity)?;
+    close_from(OUTPUT_FD + 1);
     identity::forbid_inspection()?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The runner may have died before the call above.

@@ -1,4 +1,5 @@
-//! Makes a process the sandbox user for good, between fork and exec, and hides the runner's memory from that user.
+//! Makes a process the sandbox user for good, between fork and exec, and hides the runner's memory from that user. The sandbox user is an
+//! ordinary user, or root of a [user namespace](super::user_namespace) without the runner in it.
 //!
 //! Code between fork and exec makes plain system calls only: no allocation, no lock.
 
@@ -11,10 +12,13 @@ use nix::sys::prctl;
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid, write};
 use rustix::thread::{
-    CapabilitySet, clear_ambient_capability_set, remove_capability_from_bounding_set as drop_from_bounding_set,
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    remove_capability_from_bounding_set as drop_from_bounding_set, set_capabilities,
 };
 
-/// The user that commands and file operations run as.
+use super::user_namespace;
+
+/// The user that commands and file operations run as, with the ids that the runner knows it by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub uid: u32,
@@ -22,6 +26,21 @@ pub struct Identity {
     /// Whether the runner can become that user: it started as root, and the user is another one.
     pub switch: bool,
 }
+
+/// The capabilities of commands that are root, in their own user namespace: what package managers and `useradd`, `chown` and `su` need.
+/// All of them are about users, files and processes of that namespace. Without effect are those about mounts, devices, networks,
+/// tracing and the kernel, because these belong to other namespaces; they are not given either.
+const ROOT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETFCAP);
+
+/// Root, as commands in their own user namespace see it.
+pub const ROOT: u32 = 0;
 
 /// How much likelier the kernel kills a command than the runner when memory runs out. It is added to the runner's own value,
 /// because lowering a value needs a capability that sandboxes do not have.
@@ -42,8 +61,10 @@ const MAX_CAPABILITY: u32 = 63;
 /// The order matters: the bounding set can only be emptied while CAP_SETPCAP is held, groups can only be dropped by root,
 /// and no_new_privs comes last so that a failure before it is a failure to start and not a weaker sandbox.
 pub fn become_user(identity: Identity) -> io::Result<()> {
-    if identity.switch {
-        empty_bounding_set()?;
+    if identity.switch && user_namespace::enter()? {
+        become_root()?;
+    } else if identity.switch {
+        limit_bounding_set(CapabilitySet::empty())?;
         match setgroups(&[]) {
             // A user namespace can forbid this; supplementary groups give no rights there.
             Ok(()) | Err(Errno::EPERM) => {}
@@ -58,9 +79,26 @@ pub fn become_user(identity: Identity) -> io::Result<()> {
     Ok(prctl::set_no_new_privs()?)
 }
 
-fn empty_bounding_set() -> io::Result<()> {
+/// Makes a process that has just entered the commands' user namespace its root, with few capabilities.
+fn become_root() -> io::Result<()> {
+    limit_bounding_set(ROOT_CAPABILITIES)?;
+    setgroups(&[])?;
+    let (uid, gid) = (Uid::from_raw(ROOT), Gid::from_raw(ROOT));
+    setresgid(gid, gid, gid)?;
+    setresuid(uid, uid, uid)?;
+    // Entering gave every capability. Those that stay here are what root keeps at exec.
+    let (kept, inheritable) = (ROOT_CAPABILITIES, CapabilitySet::empty());
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
+    Ok(clear_ambient_capability_set()?)
+}
+
+fn limit_bounding_set(kept: CapabilitySet) -> io::Result<()> {
     for number in 0..=MAX_CAPABILITY {
-        match drop_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if kept.contains(capability) {
+            continue;
+        }
+        match drop_from_bounding_set(capability) {
             Ok(()) => {}
             // The kernel has no capability with this number, and none with a higher one.
             Err(rustix::io::Errno::INVAL) => break,

@@ -20,6 +20,7 @@ pub mod signal;
 pub mod spawn;
 pub mod tracer;
 pub mod tty;
+pub mod user_namespace;
 pub mod wait;
 
 /// The number of bytes in a random name or nonce.

@@ -3,6 +3,13 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
+use std::time::Duration;
+
+/// The fields of `/proc/PID/stat` between the session and the processor times.
+const FIELDS_BEFORE_TIMES: usize = 7;
+
+/// The kernel counts in hundredths of a second here, on every architecture.
+const TICK_MS: u64 = 10;
 
 /// The fields of `/proc/PID/stat` that the runner uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +18,8 @@ pub struct Stat {
     pub parent: i32,
     pub group: i32,
     pub session: i32,
+    /// In its own code and in the kernel, without its children.
+    pub processor_time: Duration,
 }
 
 /// The state of a process, or `None` if it is gone.
@@ -39,6 +48,11 @@ pub fn threads(pid: i32) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// The state of a thread of `pid`, or `None` if it is gone.
+pub fn thread_state(pid: i32, thread: i32) -> Option<u8> {
+    parse_stat(&std::fs::read(format!("/proc/{pid}/task/{thread}/stat")).ok()?).map(|stat| stat.state)
+}
+
 /// The thread that traces a thread of `pid`. `None` if there is none in this pid namespace.
 pub fn tracer_of(pid: i32, thread: i32) -> Option<i32> {
     status_number(&format!("/proc/{pid}/task/{thread}/status"), "TracerPid:").filter(|tracer| *tracer != 0)
@@ -59,12 +73,12 @@ fn status_number(path: &str, field: &str) -> Option<i32> {
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let end = text.iter().rposition(|b| *b == b')')?;
     let mut fields = std::str::from_utf8(text.get(end + 1..)?).ok()?.split_ascii_whitespace();
-    Some(Stat {
-        state: fields.next()?.bytes().next()?,
-        parent: fields.next()?.parse().ok()?,
-        group: fields.next()?.parse().ok()?,
-        session: fields.next()?.parse().ok()?,
-    })
+    let state = fields.next()?.bytes().next()?;
+    let mut number = || fields.next()?.parse::<i32>().ok();
+    let (parent, group, session) = (number()?, number()?, number()?);
+    let mut ticks = fields.skip(FIELDS_BEFORE_TIMES).map(|field| field.parse::<u64>().ok());
+    let used = ticks.next()??.saturating_add(ticks.next()??);
+    Some(Stat { state, parent, group, session, processor_time: Duration::from_millis(used.saturating_mul(TICK_MS)) })
 }
 
 /// The pids of all processes that this one can see.
@@ -135,8 +149,9 @@ mod tests {
 
     #[test]
     fn a_command_name_cannot_shift_the_fields() {
-        let stat = parse_stat(b"12 (a) Z 1 (x) S 3 4 5 6 7").unwrap();
-        assert_eq!(stat, Stat { state: b'S', parent: 3, group: 4, session: 5 });
+        let stat = parse_stat(b"12 (a) Z 1 (x) S 3 4 5 6 7 8 9 10 11 12 13 14 15").unwrap();
+        let processor_time = Duration::from_millis(270);
+        assert_eq!(stat, Stat { state: b'S', parent: 3, group: 4, session: 5, processor_time });
         assert_eq!(parse_stat(b"12 (a"), None);
         assert_eq!(parse_stat(b""), None);
     }

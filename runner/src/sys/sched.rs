@@ -1,4 +1,4 @@
-//! Sets how soon a thread gets the processor when it wakes up.
+//! The scheduler: how soon a thread gets the processor when it wakes up, and what the host has.
 
 /// The shortest time slice that Linux grants. A thread with short slices runs as much as any other, but sooner.
 const SLICE_NANOSECONDS: u64 = 100_000;
@@ -19,4 +19,16 @@ pub fn request_short_slices() {
     attributes.sched_runtime = SLICE_NANOSECONDS;
     // SAFETY: thread 0 is the calling one; the kernel only reads.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+/// The number of processors on which this process may run.
+pub fn usable_processors() -> usize {
+    // Not the function of the standard library, which also looks at the quota.
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| usize::try_from(set.count()).unwrap_or(1))
+}
+
+/// The memory that the host has. The call asks the kernel, and reads no file.
+pub fn host_memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }

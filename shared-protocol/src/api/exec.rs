@@ -8,6 +8,29 @@ use super::TimeLimit;
 use crate::runner::{ExecState, OutcomeKind, Stream, StreamMode};
 use crate::{ExecId, ShellName};
 
+/// The fewest tokens that a compact view can be limited to: less has no room for what failed.
+pub const MIN_COMPACT_TOKENS: u64 = 128;
+
+/// What a reply shows of the output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OutputView {
+    /// The output as it is.
+    #[default]
+    Full,
+    /// Text made for the context of a language model: what failed comes first, progress bars are resolved, and lines that are alike
+    /// are folded.
+    Compact,
+}
+
+impl OutputView {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+    fn is_full(&self) -> bool {
+        *self == Self::Full
+    }
+}
+
 /// A command to run in a persistent shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
@@ -58,6 +81,28 @@ pub struct ApiExecRequest {
     /// Reply at once with 202 and the id. The command keeps running, and its output is at `execs/{exec_id}`.
     #[serde(default)]
     pub detach: bool,
+    /// What the reply shows of the output. `compact` is for replies: not with a stream, `detach`, `raw_output` or `streams: split`.
+    #[serde(default, skip_serializing_if = "OutputView::is_full")]
+    pub view: OutputView,
+    /// The most tokens of a compact view, by estimate; at least 128.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+/// What a compact view left out, and where the whole output is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct CompactFacts {
+    /// How many bytes the command printed.
+    pub original_bytes: u64,
+    /// How many tokens that is, by estimate.
+    pub original_tokens: u64,
+    /// How many tokens `output` has, by estimate.
+    pub tokens: u64,
+    /// Whether `max_tokens` or `max_output_bytes` left out lines that the view would have kept.
+    pub is_cut: bool,
+    /// The path of the whole output. The last 4 MiB of it are kept, for the last 1,000 commands.
+    pub whole_output: String,
 }
 
 /// How a command ended: the data of a stream's `done` event, and a plain reply without its output.
@@ -119,6 +164,9 @@ pub struct ExecReply {
     /// How many bytes `output` leaves out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_bytes: u64,
+    /// What the view left out, with `view: compact`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact: Option<CompactFacts>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::NetworkSpec;
 use crate::KeyName;
 
 /// What a key may do.
@@ -53,6 +54,10 @@ pub struct CreateKeyRequest {
     /// How much memory all sessions of the key may have together, in MiB. Without it, only the daemon's own limits apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_mb: Option<u64>,
+    /// The most that sessions of the key may reach, as a preset or rules. It replaces the daemon's maximum. Without it, a key with the
+    /// role `user` has the daemon's maximum, and one with the role `admin` has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_network: Option<NetworkSpec>,
 }
 
 /// A key, without its secret.
@@ -69,6 +74,9 @@ pub struct KeyView {
     /// How much memory all sessions of the key may have together, in MiB; absent if only the daemon's own limits apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_mb: Option<u64>,
+    /// The most that sessions of the key may reach; absent if it has no maximum of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_network: Option<NetworkSpec>,
     /// How many sessions the key has now.
     pub sessions: u64,
     /// The memory limits of these sessions together, in MiB.

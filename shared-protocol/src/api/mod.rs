@@ -10,26 +10,37 @@ mod network;
 mod pool;
 mod port;
 mod run;
+mod secret;
 mod session;
+mod snapshot;
 mod time_limit;
 mod workspace;
 
 pub use exec::{
-    ApiExecRequest, ApiExecView, AttachedFrame, ChunkEvent, DetachedView, ExecDone, ExecReply, StreamErrorEvent,
+    ApiExecRequest, ApiExecView, AttachedFrame, ChunkEvent, CompactFacts, DetachedView, ExecDone, ExecReply,
+    MIN_COMPACT_TOKENS, OutputView, StreamErrorEvent,
 };
 pub use fs::{FsReadView, FsWriteRequest, MkdirRequest, MoveRequest, UploadedView};
-pub use image::ImageView;
+pub use image::{
+    CommitImageRequest, CreateFrame, ImageDetailsView, ImageView, PullFrame, PullImageRequest, PullProgress,
+    RemovedImagesView,
+};
 pub use key::{CreateKeyRequest, KeyList, KeyRole, KeyView, NewKeyView};
 pub use network::{
-    NetworkDecision, NetworkLogView, NetworkRule, NetworkRuleParts, NetworkRules, NetworkSpec, NetworkVerdict,
-    NetworkView, NetworkWish, PackagesView, RegistryProblem, RegistryView, SetNetworkRequest,
+    InjectionSpec, NetworkDecision, NetworkLogView, NetworkRule, NetworkRuleParts, NetworkRules, NetworkSpec,
+    NetworkVerdict, NetworkView, NetworkWish, PackagesView, RegistryProblem, RegistryVariable, RegistryView,
+    SetNetworkRequest,
 };
 pub use pool::{PoolView, SetPoolRequest};
 pub use port::{DEFAULT_LINK_SECONDS, MAX_LINK_SECONDS, PortUrlRequest, PortUrlView};
 pub use run::{ApiRunRequest, RunDone, RunReply};
+pub use secret::{SecretList, SecretText, SecretView, SetSecretRequest};
 pub use session::{
-    AcquireSource, CreateSessionRequest, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus, SessionView,
-    StatsView, UpdateSessionRequest,
+    AcquireSource, CreateSessionRequest, OkView, Profile, ResourcesRequest, ResourcesView, SessionStatus, SessionUser,
+    SessionView, StatsView, UpdateSessionRequest,
+};
+pub use snapshot::{
+    CreateSnapshotRequest, ForkRequest, ForkView, MAX_FORKS, MAX_SNAPSHOT_NAME_BYTES, SnapshotList, SnapshotView,
 };
 pub use time_limit::TimeLimit;
-pub use workspace::{WorkspaceList, WorkspaceView};
+pub use workspace::{WorkspaceKind, WorkspaceList, WorkspaceView};

@@ -34,6 +34,10 @@ impl NetworkSpec {
         matches!(self, Self::Preset(name) if name == Self::NONE)
     }
 
+    pub fn is_learn(&self) -> bool {
+        matches!(self, Self::Preset(name) if name == Self::LEARN)
+    }
+
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Preset(name) if name == Self::FULL)
     }
@@ -87,6 +91,22 @@ pub struct NetworkRuleParts {
     pub private: bool,
 }
 
+/// A header that the daemon adds to the requests of a session to one host. The sandbox never sees its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct InjectionSpec {
+    /// The host, as in `https://HOST/`: a name, with a port if that is not 443.
+    pub host: String,
+    /// The name of the header. Values that programs send under this name are replaced.
+    pub header: String,
+    /// Where the value comes from: `secret:NAME`.
+    pub value_from: String,
+    /// The value of the header, with `{}` for the secret. The default is the secret alone; an example is `Bearer {}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+}
+
 /// A change of a session's network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
@@ -94,6 +114,10 @@ pub struct NetworkRuleParts {
 pub struct SetNetworkRequest {
     /// What the session may reach from now on. Connections that it forbids are cut at once.
     pub network: NetworkSpec,
+    /// The headers that the daemon adds from now on. Without it, the session keeps those that it has; an empty list removes all. Only a
+    /// session that was created with `inject` can have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inject: Option<Vec<InjectionSpec>>,
 }
 
 /// A session's network now.
@@ -102,13 +126,24 @@ pub struct SetNetworkRequest {
 pub struct NetworkView {
     /// What was asked for.
     pub network: NetworkSpec,
+    /// The most that the session may reach, by the key that chose its network; absent if there is no maximum. What is reached is what
+    /// both this and the rules allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<NetworkSpec>,
     /// What is allowed, as rules.
     pub allow: Vec<NetworkRule>,
     /// What is denied in spite of that, as rules.
     pub deny: Vec<NetworkRule>,
+    /// The headers that the daemon adds, without their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inject: Vec<InjectionSpec>,
     /// Whether programs in the sandbox have a way to the daemon at all. `false` on a host that cannot open one: then nothing is reachable.
     pub is_open: bool,
-    /// What was reached so far, as rules that would allow it: the allowlist of a session with the network `learn`.
+    /// The proxy that programs in the sandbox have to use, where they cannot simply dial. Their variables lead to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+    /// What was reached so far, as rules that would allow it: the allowlist of a session with the network `learn`. A change to `learn`
+    /// begins a new list.
     pub used: Vec<String>,
     /// How many connections are open.
     pub connections: u64,
@@ -171,6 +206,9 @@ pub struct NetworkDecision {
     /// The rule that would allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted: Option<String>,
+    /// Whether the daemon added a header to the requests of this connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub injected: bool,
     /// How many bytes the program sent; present when a connection has closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_sent: Option<u64>,
@@ -193,6 +231,9 @@ pub struct NetworkLogView {
 pub struct PackagesView {
     /// The hosts, each with the tool that uses it.
     pub found: Vec<RegistryView>,
+    /// The variables that a session with the network `packages` gets, so that its package managers use the same registries.
+    #[serde(default)]
+    pub variables: Vec<RegistryVariable>,
     /// What could not be found out, and notes.
     pub problems: Vec<RegistryProblem>,
 }
@@ -211,6 +252,18 @@ pub struct RegistryView {
     pub because: String,
     /// Whether the host has private addresses here, as a company's mirror does.
     pub is_private: bool,
+}
+
+/// A variable that leads a package manager to a registry. It holds no credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct RegistryVariable {
+    /// The package manager.
+    pub tool: String,
+    /// The name of the variable.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// Something about a package manager that could not be found out, or a note.

@@ -4,17 +4,24 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::NetworkSpec;
-use crate::{KeyName, RuntimeName, SessionId, WorkspaceId};
+use super::{InjectionSpec, NetworkSpec};
+use crate::{KeyName, RuntimeName, SessionId, SessionName, SnapshotId, WorkspaceId};
 
 /// A session to create. Every field is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateSessionRequest {
+    /// A name by which people can find the session. No other session of yours may have it until this one has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<SessionName>,
     /// The name of an image. The default is the daemon's default image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// A snapshot to start from. The session has the files and the shells of the snapshot. Image, runtime and `writable_root` are those
+    /// of the snapshot, and so are resources that are not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotId>,
     /// The runtime that makes the sandbox. The default is the daemon's default runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeName>,
@@ -43,12 +50,47 @@ pub struct CreateSessionRequest {
     /// What the session may reach over the network. The default is the daemon's setting, normally `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
-    /// Make the root file system writable. What is written there is deleted with the session.
+    /// Headers that the daemon adds to requests to certain hosts, with values that the sandbox never sees. An empty list prepares the
+    /// session for a later `PUT …/network` with some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inject: Option<Vec<InjectionSpec>>,
+    /// Make the root file system writable. What is written there is deleted with the session. The default is false, or true if
+    /// `user` is `root`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable_root: Option<bool>,
+    /// The user that commands run as. With `root`, the root file system is writable unless `writable_root` is false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<SessionUser>,
     /// What the session's programs may do beyond the usual. The daemon's operator decides which profiles can be asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
+}
+
+/// The user that the commands of a session run as.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SessionUser {
+    /// An ordinary user of the sandbox.
+    #[default]
+    Default,
+    /// Root of the sandbox, without any right outside of it: `apt-get install` and `useradd` work.
+    Root,
+}
+
+impl SessionUser {
+    pub const ALL: [Self; 2] = [Self::Default, Self::Root];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Root => "root",
+        }
+    }
+
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A set of system calls that a session has to ask for. All of them reach only processes of the session itself.
@@ -133,6 +175,8 @@ pub enum SessionStatus {
     Running,
     /// Its processes are frozen until the next request that needs them.
     Paused,
+    /// It has no processes. Its disk and the state of its shells are kept until it is started again.
+    Stopped,
     /// A sandbox that waits in a pool and belongs to nobody yet.
     PoolIdle,
     /// Its sandbox is being removed.
@@ -146,10 +190,11 @@ pub enum SessionStatus {
 }
 
 impl SessionStatus {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Creating,
         Self::Running,
         Self::Paused,
+        Self::Stopped,
         Self::PoolIdle,
         Self::Destroying,
         Self::Destroyed,
@@ -163,6 +208,7 @@ impl SessionStatus {
             Self::Creating => "creating",
             Self::Running => "running",
             Self::Paused => "paused",
+            Self::Stopped => "stopped",
             Self::PoolIdle => "pool_idle",
             Self::Destroying => "destroying",
             Self::Destroyed => "destroyed",
@@ -189,6 +235,9 @@ pub enum AcquireSource {
 pub struct SessionView {
     /// The session's id.
     pub id: SessionId,
+    /// The name that it was created with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<SessionName>,
     /// The image that it was created from.
     pub image: String,
     /// The runtime that made its sandbox.
@@ -211,6 +260,9 @@ pub struct SessionView {
     pub network: NetworkSpec,
     /// Whether its root file system is writable.
     pub writable_root: bool,
+    /// The user that its commands run as.
+    #[serde(default)]
+    pub user: SessionUser,
     /// The profiles that it was created with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
@@ -218,7 +270,7 @@ pub struct SessionView {
     pub acquire_source: AcquireSource,
     /// When it was created. All times are RFC 3339 in UTC with milliseconds.
     pub created_at: String,
-    /// When it expires, if there is no activity until then.
+    /// When it expires, if there is no activity until then. A stopped session does not expire; its time begins when it is started.
     pub expires_at: String,
     /// When it was last used.
     pub last_activity: String,

@@ -17,9 +17,27 @@ pub struct WorkspaceView {
     pub created_at: String,
     /// The sessions that have it mounted now.
     pub sessions: Vec<SessionId>,
-    /// Bytes on the disk; absent if there are too many files to count in one listing.
+    /// What it is on the host. It stays what it was made as.
+    #[serde(default)]
+    pub kind: WorkspaceKind,
+    /// Bytes on the disk; absent if there are too many files to count in one listing, or if the workspace cannot be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
+    /// How many bytes it may hold, from the next session on; absent if nothing limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+}
+
+/// What a workspace is on the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceKind {
+    /// A directory of the data directory.
+    #[default]
+    Directory,
+    /// A subvolume of the disks of sessions, with a limit of its own.
+    Disk,
 }
 
 /// All workspaces.

@@ -23,6 +23,12 @@ pub struct HealthView {
     /// Whether a session has claimed the sandbox through `/v1/claim`.
     #[serde(default)]
     pub claimed: bool,
+    /// Whether the runner takes connections of programs for the daemon to carry (`/v1/network/accept`).
+    #[serde(default)]
+    pub network_proxy: bool,
+    /// Whether the runner can hold its processes and copy its disk (`/v1/hold`, `/v1/disk`).
+    #[serde(default)]
+    pub copies_disk: bool,
 }
 
 /// What separates the runner from the commands that it runs, as measured and not as requested.
@@ -31,7 +37,7 @@ pub struct HealthView {
 pub struct Separation {
     /// The user id of the runner.
     pub runner_uid: u32,
-    /// The user id of commands.
+    /// The user id of commands, as the runner sees it. Commands that are root have a user namespace of their own and see 0.
     pub command_uid: u32,
     /// The group id of commands.
     pub command_gid: u32,

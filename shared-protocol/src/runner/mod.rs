@@ -9,6 +9,8 @@ mod health;
 mod ports;
 mod rules;
 mod shell;
+mod state;
+mod watch;
 
 pub use claim::{ClaimRequest, MAX_ENV_BYTES, MAX_ENV_VALUE_BYTES};
 pub use exec::{
@@ -20,12 +22,19 @@ pub use frame::{
     ExecOutcome, Frame, FrameError, MAX_FRAME_BYTES, OutcomeKind, Payload, Stream, encode_output, parse_frame,
 };
 pub use health::{HealthView, Separation};
-pub use ports::{MAX_LISTED_PORTS, MAX_PROGRAM_BYTES, PortList, PortView, RESERVED_PORTS, TCP_PROTOCOL};
+pub use ports::{
+    FRAME_HEADER_BYTES, MAX_LISTED_PORTS, MAX_PROGRAM_BYTES, PortList, PortView, RESERVED_PORTS, TCP_PROTOCOL,
+};
 pub use rules::{
     MAX_ARG_BYTES, MAX_ARGV_BYTES, MAX_PATH_BYTES, MAX_TERMINAL_SIDE, check_page_limit, check_path, check_size,
     check_variables,
 };
 pub use shell::{OpenShellRequest, ShellEndView, ShellKind, ShellState, ShellView};
+pub use state::{
+    MAX_SANDBOX_STATE_BYTES, MAX_SAVED_SHELLS, MAX_SHELL_STATE_BYTES, MAX_SHELL_STATES_BYTES, RestoreRequest,
+    SandboxState, SavedShell, encode_shell_text,
+};
+pub use watch::{ChangeKind, FileChange, MAX_WATCH_LINE_BYTES, WatchEnd, WatchFrame};
 
 #[cfg(test)]
 mod schema_test;

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// The protocol of the upgrade: after the answer 101, both sides send the bytes of one TCP connection.
 pub const TCP_PROTOCOL: &str = "cove-tcp";
 
+/// The length of a frame, before each piece that the daemon sends into a connection of a program (`/v1/network/accept`): an unsigned
+/// number, the highest byte first. A length of 0 ends what the daemon sends; without it the connection was broken off.
+pub const FRAME_HEADER_BYTES: usize = 4;
+
 /// The most listening sockets in a list.
 pub const MAX_LISTED_PORTS: usize = 1024;
 

@@ -21,11 +21,13 @@ fn schemas() -> Value {
         "OpenShellRequest": schema_for!(OpenShellRequest),
         "PortList": schema_for!(PortList),
         "ResizeRequest": schema_for!(ResizeRequest),
+        "RestoreRequest": schema_for!(RestoreRequest),
         "RunRequest": schema_for!(RunRequest),
         "ShellEndView": schema_for!(ShellEndView),
         "ShellView": schema_for!(ShellView),
         "SignalRequest": schema_for!(SignalRequest),
         "StdinView": schema_for!(StdinView),
+        "WatchFrame": schema_for!(WatchFrame),
         "WroteView": schema_for!(WroteView),
     })
 }
@@ -96,5 +98,30 @@ fn frames_look_as_documented() {
     for (frame, line) in lines {
         assert_eq!(String::from_utf8(frame.to_line()).unwrap(), format!("{line}\n"));
         assert_eq!(parse_frame(line.as_bytes()).unwrap(), frame);
+    }
+}
+
+#[test]
+fn lines_of_a_watch_look_as_documented() {
+    let change = FileChange {
+        kind: ChangeKind::Moved,
+        path: "b".into(),
+        path_base64: None,
+        from: Some("a".into()),
+        from_base64: None,
+        is_dir: false,
+    };
+    for (frame, line) in [
+        (WatchFrame::Ready { truncated: false }, r#"{"event":"ready","truncated":false}"#),
+        (WatchFrame::Change(change), r#"{"event":"change","kind":"moved","path":"b","from":"a","is_dir":false}"#),
+        (WatchFrame::Overflow, r#"{"event":"overflow"}"#),
+        (WatchFrame::Ended { reason: WatchEnd::Deleted }, r#"{"event":"ended","reason":"deleted"}"#),
+        (
+            WatchFrame::Error(ErrorBody::new(ErrorCode::LimitReached, "m")),
+            r#"{"event":"error","error_code":"LIMIT_REACHED","message":"m"}"#,
+        ),
+    ] {
+        assert_eq!(serde_json::to_string(&frame).unwrap(), line);
+        assert_eq!(serde_json::from_str::<WatchFrame>(line).unwrap(), frame);
     }
 }

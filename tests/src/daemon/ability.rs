@@ -64,18 +64,20 @@ pub enum Ability {
     CrashHeardOf,
     /// By default, an engine ends its containers when it ends.
     EndsWithEngine,
+    /// Programs reach the network without a proxy.
+    EveryDial,
     /// A registry on loopback needs no certificate, and a pull reports its progress.
     OpenRegistry,
 }
 
 use Ability::{
-    CrashHeardOf, EndsWithEngine, ErrorNumbers, HostImage, ImportedImages, InitHidden, KeysShown, LimitSurvived,
-    MemoryLimitSeen, OomTold, OpenRegistry, OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff, RunnerOnHost,
-    SharedLocks, StillAccounts, WaitingSeen, WholeStatus,
+    CrashHeardOf, EndsWithEngine, ErrorNumbers, EveryDial, HostImage, ImportedImages, InitHidden, KeysShown,
+    LimitSurvived, MemoryLimitSeen, OomTold, OpenRegistry, OrdinaryUsers, OwnRemoval, OwnUserIds, ProtectionsOff,
+    RunnerOnHost, SharedLocks, StillAccounts, WaitingSeen, WholeStatus,
 };
 
 /// Every ability that some runtime lacks, and why. All runtimes have the other abilities.
-const LACKING: [(Ability, Ground, &str); 26] = [
+const LACKING: [(Ability, Ground, &str); 27] = [
     (HostImage, Ground::Containers, "a container shows its image"),
     (HostImage, Ground::Gvisor, "a container shows its image"),
     (ImportedImages, Ground::Containers, "images are the engine's"),
@@ -104,6 +106,7 @@ const LACKING: [(Ability, Ground, &str); 26] = [
     (LimitSurvived, Ground::Gvisor, "the limit holds gVisor too, and the host's kernel may kill gVisor itself"),
     (SharedLocks, Ground::Gvisor, "its locks, and the place at which it appends to a file, are each sandbox's own"),
     (CrashHeardOf, Ground::Gvisor, "the engine may learn only half a minute later that gVisor was killed"),
+    (EveryDial, Ground::Gvisor, "the daemon cannot enter its network, so programs need the proxy"),
     (EndsWithEngine, Ground::Podman, "its containers go on without its service, always"),
     (OpenRegistry, Ground::Podman, "it wants a certificate of a registry on loopback too"),
 ];

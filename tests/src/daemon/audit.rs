@@ -15,6 +15,8 @@ pub struct Leftovers {
     pub directories: Vec<PathBuf>,
     /// Containers of the engine, if the stories run on one.
     pub containers: Vec<String>,
+    /// Its images that belong to sessions. Those of snapshots may stay.
+    pub images: Vec<String>,
 }
 
 impl Leftovers {
@@ -35,6 +37,7 @@ impl Leftovers {
         let instance = instance(data_dir);
         if let Some(engine) = super::engine().filter(|_| !instance.is_empty()) {
             left.containers = engine.containers_of(&instance);
+            left.images = engine.images_of(&format!("{instance}/session"));
         }
         left
     }
@@ -74,6 +77,10 @@ impl Leftovers {
                 .containers_of(&instance)
                 .iter()
                 .for_each(|container| drop(engine.try_docker(&["rm", "-f", container])));
+            for kind in ["session", "snapshot"] {
+                let images = engine.images_of(&format!("{instance}/{kind}"));
+                images.iter().for_each(|image| drop(engine.try_docker(&["rmi", "-f", image])));
+            }
         }
     }
 
@@ -94,6 +101,20 @@ fn containers_of(data_dir: &Path) -> Vec<(String, bool)> {
     engine.map(|engine| engine.sessions_of(&instance)).unwrap_or_default()
 }
 
+/// The snapshots that a data directory and the engine have something of.
+pub fn snapshots_of(data_dir: &Path) -> Vec<String> {
+    let instance = instance(data_dir);
+    let places = ["snapshots", "container-snapshots"].into_iter().flat_map(|name| children(&data_dir.join(name)));
+    let mut found: Vec<String> = places.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect();
+    if let Some(engine) = super::engine().filter(|_| !instance.is_empty()) {
+        let images = engine.images_of(&format!("{instance}/snapshot"));
+        found.extend(images.iter().filter_map(|name| Some(name.rsplit_once(':')?.1.to_owned())));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// The directories that hold the cgroups of a daemon's sandboxes.
 pub fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {
     let name = instance(data_dir);
@@ -110,6 +131,15 @@ pub fn cgroups_of(data_dir: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// The loop devices that show a file of the data directory.
+pub fn loop_devices_of(data_dir: &Path) -> Vec<PathBuf> {
+    let shows = |device: &PathBuf| {
+        let file = std::fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
+        Path::new(file.trim()).starts_with(data_dir)
+    };
+    children(Path::new("/sys/block")).into_iter().filter(shows).collect()
 }
 
 fn children(path: &Path) -> Vec<PathBuf> {

@@ -8,6 +8,8 @@ mod cli;
 mod pattern;
 mod private_engine;
 mod process;
+pub mod registry;
+pub mod rootfs;
 mod runtime;
 mod session;
 mod stream;
@@ -17,7 +19,7 @@ mod window;
 
 pub use ability::{Ability, lacks};
 pub use api::Api;
-pub use audit::{Leftovers, cgroups_of};
+pub use audit::{Leftovers, cgroups_of, loop_devices_of, snapshots_of};
 pub use cli::{Cove, Finished, finished};
 pub use pattern::Pattern;
 pub use private_engine::PrivateEngine;

@@ -175,7 +175,7 @@ impl Engine {
             .is_some_and(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("runsc")))
     }
 
-    pub(super) fn is_podman(&self) -> bool {
+    pub fn is_podman(&self) -> bool {
         self.docker(&["version", "--format", "{{json .Server.Components}}"]).contains("Podman Engine")
     }
 

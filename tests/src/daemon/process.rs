@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::{Api, Leftovers, Session, runtime};
+use super::{Api, Leftovers, Session, loop_devices_of, runtime};
 use crate::procfs;
 use crate::wait::{DEADLINE, blocks_until, wait_until};
 
@@ -99,6 +99,7 @@ pub struct DaemonBuilder {
     data_dir: Option<PathBuf>,
     keeps_sessions: bool,
     hosts: Option<String>,
+    shown: Option<PathBuf>,
     name_server: Option<IpAddr>,
 }
 
@@ -161,6 +162,12 @@ impl DaemonBuilder {
         self
     }
 
+    /// Gives the daemon a `/opt` of its own with this directory in it, at `/opt/shown`. Sandboxes see it. Only root can do this.
+    pub fn shows_in_opt(mut self, directory: &Path) -> Self {
+        self.shown = Some(directory.to_owned());
+        self
+    }
+
     /// The name server that the daemon asks for names that are not in its hosts file. It needs `hosts`.
     pub fn name_server(mut self, address: IpAddr) -> Self {
         self.name_server = Some(address);
@@ -186,6 +193,9 @@ impl DaemonBuilder {
             let resolver = resolver.unwrap_or_else(|| std::fs::read_to_string(RESOLV_CONF).unwrap_or_default());
             std::fs::write(directory.join("resolv.conf"), resolver).expect("our own directory");
             words.extend(with_hosts(&directory.join(HOSTS)));
+        }
+        if let Some(shown) = &self.shown {
+            words.extend(with_opt(shown));
         }
         match self.user {
             None => words.push(self.binary.as_deref().unwrap_or_else(|| cove_binary()).into()),
@@ -261,6 +271,14 @@ fn with_hosts(file: &Path) -> Vec<OsString> {
         "mount --bind \"$0\" /etc/hosts && mount --bind \"${0%/*}/resolv.conf\" /etc/resolv.conf && exec \"$@\"";
     let mut words = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script].map(Into::into).to_vec();
     words.push(file.into());
+    words
+}
+
+/// The words before a command that give it another `/opt`.
+fn with_opt(directory: &Path) -> Vec<OsString> {
+    let script = "mount -t tmpfs story /opt && mkdir /opt/shown && mount --bind \"$0\" /opt/shown && exec \"$@\"";
+    let mut words = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script].map(Into::into).to_vec();
+    words.push(directory.into());
     words
 }
 
@@ -377,6 +395,8 @@ impl Daemon {
         assert!(status.success(), "{status}\n{}", self.log());
         let left = Leftovers::of(&self.data_dir());
         assert!(left.is_empty(), "the daemon left something: {left:?}\n{}", self.log());
+        let devices = loop_devices_of(&self.data_dir());
+        assert!(devices.is_empty(), "the daemon left {devices:?}\n{}", self.log());
     }
 }
 

@@ -99,6 +99,19 @@ impl Engine {
         listed.lines().filter_map(one).collect()
     }
 
+    /// The images of a daemon with names in this repository.
+    pub fn images_of(&self, repository: &str) -> Vec<String> {
+        let repository = format!("localhost/{repository}");
+        let listed = self.docker(&[
+            "images",
+            "--format",
+            "{{.Repository}}:{{.Tag}}",
+            "--filter",
+            &format!("reference={repository}"),
+        ]);
+        listed.lines().filter(|name| name.starts_with(&repository)).map(str::to_owned).collect()
+    }
+
     pub fn socket(&self) -> &str {
         &self.socket
     }

@@ -8,6 +8,7 @@ mod serve;
 
 use std::fs::{File, OpenOptions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Pid, gettid};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 use tokio::sync::oneshot;
 
@@ -61,6 +63,8 @@ impl Recorder {
 
 pub struct Upstream {
     number: u8,
+    /// The thread that is in the namespace.
+    thread_id: Pid,
     recorder: Recorder,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -81,12 +85,13 @@ impl Upstream {
         }
         let (number, lock) = NETWORKS.clone().find_map(|number| Some((number, lock(number)?))).expect("a free network");
         let (recorder, (stop, stopped)) = (Recorder::default(), oneshot::channel());
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = mpsc::channel::<Result<Pid, String>>();
         let shared = recorder.clone();
         let work = move || run(number, &shared, &tell, stopped);
         let thread = std::thread::Builder::new().name("upstream".into()).spawn(work).expect("a thread");
-        told.recv_timeout(DEADLINE).expect("the servers start").unwrap_or_else(|why| panic!("no servers: {why}"));
-        Some(Self { number, recorder, stop: Some(stop), thread: Some(thread), _lock: lock })
+        let told = told.recv_timeout(DEADLINE).expect("the servers start");
+        let thread_id = told.unwrap_or_else(|why| panic!("no servers: {why}"));
+        Some(Self { number, thread_id, recorder, stop: Some(stop), thread: Some(thread), _lock: lock })
     }
 
     /// The host's own address in this network.
@@ -114,6 +119,16 @@ impl Upstream {
         address(self.number, 5)
     }
 
+    /// An address in the namespace on which no server listens: a story can start one of its own there, by `nsenter --net=NAMESPACE`.
+    pub fn free(&self) -> Ipv4Addr {
+        address(self.number, 6)
+    }
+
+    /// The namespace, as long as this value is there.
+    pub fn namespace(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.thread_id).into()
+    }
+
     /// The same over IPv6: an address that stories allow, and one that they do not.
     pub fn good6(&self) -> Ipv6Addr {
         address6(self.number, 2)
@@ -121,6 +136,13 @@ impl Upstream {
 
     pub fn evil6(&self) -> Ipv6Addr {
         address6(self.number, 3)
+    }
+
+    /// A command that runs beside these servers, as one more of them.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.namespace().display())).arg(program);
+        command
     }
 
     pub fn seen(&self) -> Vec<Seen> {
@@ -195,13 +217,13 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 }
 
 /// The whole life of the thread.
-fn run(number: u8, recorder: &Recorder, tell: &mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
+fn run(number: u8, recorder: &Recorder, tell: &mpsc::Sender<Result<Pid, String>>, stopped: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let set_up = async { serve_all(&enter(number)?, recorder).await.map_err(|error| error.to_string()) };
         let tasks = set_up.await;
         let is_up = tasks.is_ok();
-        let _ = tell.send(tasks.as_ref().map(|_| ()).map_err(Clone::clone));
+        let _ = tell.send(tasks.as_ref().map(|()| gettid()).map_err(Clone::clone));
         if is_up {
             let _ = stopped.await;
         }
@@ -217,7 +239,7 @@ fn enter(number: u8) -> Result<Vec<IpAddr>, String> {
     let _ = ip(&["link", "del", &outer]);
     let host_namespace = File::open("/proc/thread-self/ns/net").map_err(|error| error.to_string())?;
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| error.to_string())?;
-    let our_thread = nix::unistd::gettid().to_string();
+    let our_thread = gettid().to_string();
     let in_host = |arguments: &[&str]| {
         let outside = format!("--net=/proc/self/fd/{}", HOST_FD);
         let mut command = Command::new("nsenter");
@@ -237,6 +259,7 @@ fn enter(number: u8) -> Result<Vec<IpAddr>, String> {
         ip(&["addr", "add", &format!("{}/29", address(number, host)), "dev", &inner])?;
         servers.push(address(number, host).into());
     }
+    ip(&["addr", "add", &format!("{}/29", address(number, 6)), "dev", &inner])?;
     ip(&["link", "set", "lo", "up"])?;
     ip(&["link", "set", &inner, "up"])?;
     // Some kernels have no IPv6. Without `nodad`, an address cannot be used for a second.

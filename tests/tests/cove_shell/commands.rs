@@ -128,3 +128,21 @@ async fn control_c_at_an_exec_that_waits_leaves_the_running_command_alone() {
     assert_eq!(desk.session.exec("test -e ran").await["exit_code"], 1);
     desk.daemon.stop().await;
 }
+
+#[tokio::test]
+async fn exec_it_and_run_it_work_as_in_docker() {
+    let desk = Desk::new().await;
+    desk.cove.run(&["create", "--name", "web"]).await.ok();
+    let window = TerminalWindow::open(&desk.cove, &["exec", "-it", "web", "bash"]);
+    window.prompts().await;
+    window.types("echo in $((6 * 7)); exit 5\r");
+    window.shows("in 42").await;
+    assert_eq!(window.ended().await.code, 5);
+    let window = TerminalWindow::open(&desk.cove, &["run", "-it", "--rm", "base"]);
+    window.prompts().await;
+    window.types("echo in $PWD; exit 6\r");
+    window.shows("in /workspace").await;
+    assert_eq!(window.ended().await.code, 6);
+    assert_eq!(desk.cove.run(&["ps", "-q"]).await.ok().lines().count(), 2, "only the one of `run` has ended");
+    desk.daemon.stop().await;
+}

@@ -7,9 +7,11 @@
 //! | ` ```output ` after it | what the commands print, all of it, standard error included; `…` stands for anything |
 //! | ` ```toml ` | nothing here: another test starts a daemon with each configuration of each document |
 //! | ` ```LANGUAGE file=NAME ` | its text becomes that file in the working directory |
+//! | ` ```text prints ` after `python` or `ts` | nothing here: the tests of that SDK run the program and compare what it prints |
 //! | ` ```LANGUAGE not-run: REASON ` | nothing, and neither is an ` ```output ` after it compared; the reason is printed |
 //!
-//! Commands without an ` ```output ` must print nothing. Any other fence is an error: a block is never left out silently.
+//! Commands without an ` ```output ` must print nothing. Any other fence is an error, and so is a program in `python` or `ts` that
+//! neither a command here nor a test of an SDK runs: a block is never left out silently.
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
@@ -20,9 +22,12 @@ pub enum Step {
         keys: Vec<String>,
         prints: String,
     },
+    /// `is_run_by_sdk` says that a test of the SDK for this language runs it.
     File {
+        language: String,
         name: String,
         text: String,
+        is_run_by_sdk: bool,
     },
     NotRun {
         line: usize,
@@ -49,6 +54,10 @@ pub const CONFIGURATION: &str = "toml";
 const FENCE: &str = "```";
 const NOT_RUN: &str = "not-run:";
 const FILE: &str = "file=";
+/// What a program of an SDK prints.
+const PROGRAM_OUTPUT: (&str, &str) = ("text", "prints");
+/// The languages of the SDKs, whose own tests run the programs in the documents.
+const SDK_LANGUAGES: [&str; 2] = ["python", "ts"];
 
 /// All fenced blocks of a document, whatever their kind.
 pub fn blocks(name: &str, document: &str) -> Result<Vec<Block>, String> {
@@ -78,7 +87,24 @@ impl Document {
         for Block { line, info, text } in blocks(name, text)? {
             document.add(line, &info, text).map_err(|why| format!("{name}:{line}: {why}"))?;
         }
-        Ok(document)
+        match document.program_that_nothing_runs() {
+            Some(file) => Err(format!("{name}: no command runs {file}, and no block says what it prints")),
+            None => Ok(document),
+        }
+    }
+
+    fn program_that_nothing_runs(&self) -> Option<&str> {
+        let is_named = |name: &str| {
+            self.steps.iter().any(|step| matches!(step, Step::Commands { script, .. } if script.contains(name)))
+        };
+        self.steps.iter().find_map(|step| match step {
+            Step::File { language, name, is_run_by_sdk: false, .. }
+                if SDK_LANGUAGES.contains(&language.as_str()) && !is_named(name) =>
+            {
+                Some(name.as_str())
+            }
+            _ => None,
+        })
     }
 
     fn add(&mut self, line: usize, info: &str, text: String) -> Result<(), String> {
@@ -92,7 +118,8 @@ impl Document {
             return Ok(());
         }
         if let Some(name) = rest.strip_prefix(FILE) {
-            self.steps.push(Step::File { name: name.to_owned(), text });
+            let (language, name) = (language.to_owned(), name.to_owned());
+            self.steps.push(Step::File { language, name, text, is_run_by_sdk: false });
             return Ok(());
         }
         match (language, rest) {
@@ -104,6 +131,12 @@ impl Document {
                 Some(Step::Commands { prints, .. }) => *prints = text,
                 Some(Step::NotRun { .. }) => {}
                 _ => return Err("output without commands before it".to_owned()),
+            },
+            PROGRAM_OUTPUT => match self.steps.last_mut() {
+                Some(Step::File { language, is_run_by_sdk, .. }) if SDK_LANGUAGES.contains(&language.as_str()) => {
+                    *is_run_by_sdk = true;
+                }
+                _ => return Err(format!("what a program prints comes after a program in one of {SDK_LANGUAGES:?}")),
             },
             ("keys", "") => match self.steps.last_mut() {
                 Some(Step::Commands { keys, .. }) => *keys = text.lines().map(str::to_owned).collect(),
@@ -144,8 +177,36 @@ mod tests {
 
     #[test]
     fn a_block_in_a_list_loses_its_indent() {
-        let steps = parsed("- a\n\n  ```python file=a.py\n  if x:\n    y()\n  ```\n");
-        assert_eq!(steps, Ok(vec![Step::File { name: "a.py".to_owned(), text: "if x:\n  y()\n".to_owned() }]));
+        let steps = parsed("- a\n\n  ```toml file=a.toml\n  x = [\n    1,\n  ]\n  ```\n");
+        let expected = Step::File {
+            language: "toml".to_owned(),
+            name: "a.toml".to_owned(),
+            text: "x = [\n  1,\n]\n".to_owned(),
+            is_run_by_sdk: false,
+        };
+        assert_eq!(steps, Ok(vec![expected]));
+    }
+
+    #[test]
+    fn what_a_program_prints_follows_a_program_of_an_sdk() {
+        let after = |program: &str| parsed(&format!("{program}```text prints\n1\n```\n"));
+        for language in SDK_LANGUAGES {
+            assert!(
+                after(&format!("```{language} file=a\nx\n```\n")).is_ok_and(|steps| steps.len() == 1),
+                "{language}"
+            );
+        }
+        for program in ["", "```perl file=a\nx\n```\n", "```sh\nls\n```\n"] {
+            assert!(after(program).is_err(), "{program:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_nothing_runs_is_an_error() {
+        let program = "```python file=a.py\nx\n```\n";
+        assert!(parsed(program).is_err());
+        assert!(parsed(&format!("{program}```sh\npython3 a.py\n```\n")).is_ok());
+        assert!(parsed(&format!("{program}```sh not-run: no reason\npython3 a.py\n```\n")).is_err());
     }
 
     #[test]

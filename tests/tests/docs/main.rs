@@ -1,5 +1,5 @@
-//! Checks that the documents are true, as far as a program can: every command block of the README, the guides, the concepts
-//! and the reference runs in a real bash against a real daemon and prints what the document says; the daemon accepts every
+//! Checks that the documents are true, as far as a program can: every command block of the README and of the documents for users
+//! runs in a real bash against a real daemon and prints what the document says; the daemon accepts every
 //! configuration that they show; every link and every file that they name exists.
 //!
 //! `document` lists the kinds of blocks. A block that cannot run here has the reason in its fence (`not-run: …`), which is
@@ -23,7 +23,7 @@ use self::document::{CONFIGURATION, Document, Step};
 const DOCUMENTED_ADDRESS: &str = "127.0.0.1:8080";
 
 /// The folders of user documents. The other documents are about the code and show no commands.
-const FOLDERS_THAT_RUN: [&str; 3] = ["docs/concepts", "docs/guides", "docs/reference"];
+const FOLDERS_THAT_RUN: [&str; 5] = ["docs/concepts", "docs/guides", "docs/migrate", "docs/recipes", "docs/reference"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
@@ -70,7 +70,7 @@ async fn follow(document: &Document) -> Vec<String> {
     for step in &document.steps {
         match step {
             Step::NotRun { line, reason } => skipped(&format!("{}:{line}", document.name), reason),
-            Step::File { name, text } => {
+            Step::File { name, text, .. } => {
                 let text = text.replace(DOCUMENTED_ADDRESS, &address);
                 std::fs::write(bash.directory().join(name), text).expect("our own directory");
             }

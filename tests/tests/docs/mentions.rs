@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The folders of this repository. A path in backquotes that begins with one of them names a file of the repository.
-const FOLDERS: [&str; 13] = [
+const FOLDERS: [&str; 14] = [
     "bench/",
     "docs/",
     "fuzz/",
@@ -14,6 +14,7 @@ const FOLDERS: [&str; 13] = [
     "registries/",
     "runner/",
     "scripts/",
+    "sdk/",
     "shared-protocol/",
     "tar-unpack/",
     "tests/",

@@ -263,7 +263,7 @@ async fn a_session_whose_socket_was_removed_has_crashed() {
 #[tokio::test]
 async fn a_workspace_that_is_taken_away_under_a_session_takes_only_its_files() {
     let _alone = crate::alone().await;
-    let mut daemon = Daemon::start().await;
+    let mut daemon = Daemon::builder().config("[workspaces]\nstorage = \"directory\"\n").start().await;
     let session = daemon.create(json!({ "workspace_id": "w" })).await;
     session.sh("echo x > file").await;
     std::fs::remove_dir_all(daemon.data_dir().join("workspaces/w")).expect("our own directory");

@@ -5,10 +5,13 @@ mod database;
 mod deaths;
 mod engine;
 mod host;
+mod images;
 mod kills;
 mod launcher;
 mod pools;
 mod slow_disk;
+mod snapshots;
+mod workspaces;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

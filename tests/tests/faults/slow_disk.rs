@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use e2e::daemon::{Answer, Api, Daemon, Session, is_local_only};
-use e2e::{DEADLINE, LONG_DEADLINE, wait_until};
+use e2e::daemon::{Answer, Api, Daemon, Session, engine, is_local_only};
+use e2e::{DEADLINE, LONG_DEADLINE, is_root, skipped, wait_until};
 use futures_util::future::Either;
 use hyper::Method;
 use nix::sys::stat::Mode;
@@ -115,5 +115,48 @@ async fn a_create_that_waits_for_its_image_holds_up_nobody_else_and_has_no_place
     assert!(!stuck.is_finished());
     let _released = disk.release();
     assert_eq!(answer(stuck).await.ok()["status"], "running");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_that_comes_during_a_stop_has_no_place_that_somebody_else_got_meanwhile() {
+    let _alone = crate::alone().await;
+    if !is_root() || engine().is_some() {
+        return skipped("a start during a stop", "sessions cannot be stopped here");
+    }
+    let disk = StuckDisk::new();
+    // One session fits.
+    let daemon = Daemon::builder()
+        .config("[sessions]\nmax_total_memory_mb = 100\n")
+        .failpoints(&disk.failpoint("local.stop.ended"))
+        .start()
+        .await;
+    let first = daemon.create(small(None)).await;
+    let change = |what: &str| {
+        let (api, path) = (first.api.clone(), first.path(&format!("/{what}")));
+        tokio::spawn(async move { api.try_send(Method::POST, &path, "").await.expect("an answer") })
+    };
+    let stop = change("stop");
+    wait_until("the stop to be under way", LONG_DEADLINE, async || {
+        (listed(&daemon, "stopped").await.len() == 1).then_some(())
+    })
+    .await;
+    let start = change("start");
+    // Somebody else wants the place as soon as it is free, and gives up when it is taken again.
+    let api = daemon.api().clone();
+    let other = tokio::spawn(async move {
+        loop {
+            let created = api.post("/v1/sessions", small(None)).await.status;
+            let running = api.get("/v1/sessions?status=running").await.ok();
+            if created != 429 || running.as_array().is_some_and(|running| !running.is_empty()) {
+                return created;
+            }
+        }
+    });
+    let _released = disk.release();
+    let (stopped, started) = (answer(stop).await, answer(start).await);
+    assert_eq!(stopped.status, 200, "{}", stopped.text());
+    let other = timeout(LONG_DEADLINE, other).await.expect("an end").expect("a client does not fail");
+    assert_ne!((started.status, other), (200, 201), "both have the one place");
     daemon.stop().await;
 }

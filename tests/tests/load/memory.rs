@@ -33,11 +33,32 @@ async fn a_disk_filled_to_the_limit_of_memory_leaves_the_session_usable() {
         return skipped("a full disk", "limits by cgroups need root");
     }
     let _alone = crate::alone().await;
+    // Where files are in memory, they may take nearly all of it.
+    let daemon = Daemon::builder().config("[local]\ndisk = \"tmpfs\"\n").start().await;
+    leave_and_use(&daemon, 128).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_beside_a_small_memory_leaves_the_session_usable() {
+    if !is_root() {
+        return skipped("a full disk", "limits by cgroups need root");
+    }
+    if engine().is_some() {
+        return skipped("a full disk", "containers keep their files in memory");
+    }
+    let _alone = crate::alone().await;
     let daemon = Daemon::start().await;
+    leave_and_use(&daemon, 24).await;
+    daemon.stop().await;
+}
+
+/// Leaves as much behind as fits, in sessions with a small memory, and checks that each is usable afterwards.
+async fn leave_and_use(daemon: &Daemon, disk_mb: u64) {
     for (name, command) in LEAVERS {
         for attempt in 1..=TRIES {
-            let resources = json!({ "memory_mb": 128, "disk_mb": 128, "pids": 64 });
-            let session = daemon.create(json!({ "resources": resources })).await;
+            let resources = json!({ "memory_mb": 128, "disk_mb": disk_mb, "pids": 64 });
+            let session = daemon.patient().create(json!({ "resources": resources })).await;
             // It has an inode before all of them are taken.
             session.sh(": > /tmp/big").await;
             let filled = session.ask(json!({ "cmd": command, "timeout_ms": 30000 })).await;
@@ -52,7 +73,6 @@ async fn a_disk_filled_to_the_limit_of_memory_leaves_the_session_usable() {
             session.destroy().await;
         }
     }
-    daemon.stop().await;
 }
 
 /// The shell, a program beside it, and the file operations all work while the disk is full, and the disk can be emptied.

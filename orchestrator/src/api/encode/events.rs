@@ -27,13 +27,21 @@ pub enum Format {
 impl Format {
     /// The format that the client's `Accept` header asks for: JSON lines if it names them, otherwise server-sent events.
     pub fn wanted(headers: &HeaderMap) -> Self {
-        let asks = |value: &str| {
-            value
-                .split(',')
-                .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(NDJSON)))
+        Self::asked(headers).unwrap_or(Self::Sse)
+    }
+
+    /// The format of a stream that the client's `Accept` header names, for an answer that is a stream only if it is asked for.
+    pub fn asked(headers: &HeaderMap) -> Option<Self> {
+        let names = |media_type: &str| {
+            let is_it =
+                |kind: &str| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(media_type));
+            headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(|value| value.split(',').any(is_it)))
         };
-        let is_asked = headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(asks));
-        if is_asked { Self::Ndjson } else { Self::Sse }
+        match (names(NDJSON), names(EVENT_STREAM)) {
+            (true, _) => Some(Self::Ndjson),
+            (false, true) => Some(Self::Sse),
+            (false, false) => None,
+        }
     }
 
     pub fn content_type(self) -> &'static str {

@@ -24,7 +24,7 @@ const BATCH_BYTES: usize = 64 << 10;
 const EXEC_ID_HEADER: HeaderName = HeaderName::from_static("x-cove-exec-id");
 
 /// The header that tells nginx and similar proxies not to buffer the stream.
-const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Answers with the events of an exec.
 pub fn stream(events: ExecStream, format: Format) -> Response {

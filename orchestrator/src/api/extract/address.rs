@@ -8,7 +8,7 @@ use axum::extract::FromRequestParts;
 use hyper::Uri;
 use hyper::http::request::Parts;
 use shared_protocol::query::unescape;
-use shared_protocol::{ExecId, KeyName, SessionId, ShellName, WorkspaceId};
+use shared_protocol::{ExecId, KeyName, SecretName, SessionId, ShellName, SnapshotId, WorkspaceId};
 
 use super::shown;
 use crate::api::error::ApiError;
@@ -60,6 +60,11 @@ from_address! {
         Ok(WorkspaceAddress { owner, id: WorkspaceId::new(id)? })
     };
 
+    /// The snapshot that `/v1/snapshots/{snapshot_id}` names. The service decides whether it exists.
+    SnapshotPath(SnapshotId) = |uri| Ok(SnapshotId::new(part(uri, 2, 4))?);
+
+    /// The secret that `/v1/secrets/{secret_name}` names.
+    SecretPath(SecretName) = |uri| Ok(SecretName::new(part(uri, 2, 4))?);
     /// The key that `/v1/keys/{key_name}` names.
     KeyPath(KeyName) = |uri| Ok(KeyName::new(part(uri, 2, 4))?);
 

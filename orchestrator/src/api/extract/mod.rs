@@ -7,7 +7,10 @@ mod json;
 mod query;
 mod range;
 
-pub use address::{ExecPath, FilePath, ImagePath, KeyPath, PlacePath, PortPath, SessionPath, ShellPath, WorkspacePath};
+pub use address::{
+    ExecPath, FilePath, ImagePath, KeyPath, PlacePath, PortPath, SecretPath, SessionPath, ShellPath, SnapshotPath,
+    WorkspacePath,
+};
 pub use caller::{By, ClientAddress, Held};
 pub use intake::{Intake, MAX_DRAIN_TIME, drain};
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Json<ListView>, ApiError> {
     let query = query(&uri, &["path", "recursive"])?;
-    let path = if query.get("path").is_some() { path_parameter(&query)? } else { SandboxPath::workspace() };
+    let path = path_or_workspace(&query)?;
     Ok(Json(state.service.files().list(&caller, &place, &path, depth(&query)?).await?))
 }
 
@@ -102,7 +102,12 @@ pub(super) fn path_parameter(query: &Query) -> Result<SandboxPath, ApiError> {
     Ok(SandboxPath::new("the parameter path", query.path("path")?)?)
 }
 
-fn depth(query: &Query) -> Result<Depth, ApiError> {
+/// The parameter `path`, which is the workspace if it is absent.
+pub(super) fn path_or_workspace(query: &Query) -> Result<SandboxPath, ApiError> {
+    if query.get("path").is_some() { path_parameter(query) } else { Ok(SandboxPath::workspace()) }
+}
+
+pub(super) fn depth(query: &Query) -> Result<Depth, ApiError> {
     let is_recursive = query.flag("recursive")?.unwrap_or(false);
     Ok(if is_recursive { Depth::Recursive } else { Depth::Flat })
 }

@@ -1,10 +1,11 @@
 //! Files of a session or a workspace. Small files are JSON documents (`documents`); larger ones are raw bytes (`raw`,
-//! `archive`) or a form (`upload`).
+//! `archive`) or a form (`upload`). `watch` tells what changes.
 
 pub mod archive;
 pub mod documents;
 pub mod raw;
 pub mod upload;
+pub mod watch;
 
 use std::future::Future;
 

@@ -22,7 +22,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use hyper::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use hyper::{Method, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use shared_protocol::api::{PortUrlRequest, PortUrlView};
+use shared_protocol::api::{OkView, PortUrlRequest, PortUrlView};
 use shared_protocol::runner::{PortList, TCP_PROTOCOL};
 
 pub use arrival::{Arrival, Form, unambiguous};
@@ -48,7 +48,18 @@ pub async fn list(
     Ok(Json(state.service.ports().list(&caller, &id).await?))
 }
 
-/// `POST …/url` makes a link. Any other method is for the server's own path `/url`.
+/// Takes back all links to a port.
+pub async fn take_links_back(
+    State(state): State<ApiState>,
+    By(caller): By,
+    SessionPath(session): SessionPath,
+    PortPath(port): PortPath,
+) -> Result<Json<OkView>, ApiError> {
+    state.service.ports().take_links_back(&caller, &PortAddress { session, port }).await?;
+    Ok(Json(OkView::new()))
+}
+
+/// `POST …/url` makes a link, and `DELETE` takes links back. Any other method is for the server's own path `/url`.
 pub async fn url(
     State(state): State<ApiState>,
     By(caller): By,

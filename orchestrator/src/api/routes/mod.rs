@@ -7,30 +7,44 @@ mod route;
 
 use serde_json::{Value, json};
 use shared_protocol::api::{
-    ApiExecRequest, ApiExecView, ApiRunRequest, CreateKeyRequest, CreateSessionRequest, DetachedView, ExecReply,
-    FsReadView, FsWriteRequest, ImageView, KeyList, MkdirRequest, MoveRequest, NetworkDecision, NetworkLogView,
-    NetworkView, NewKeyView, OkView, PackagesView, PoolView, PortUrlRequest, PortUrlView, RunReply, SessionStatus,
-    SessionView, SetNetworkRequest, SetPoolRequest, StatsView, UpdateSessionRequest, UploadedView, WorkspaceList,
+    ApiExecRequest, ApiExecView, ApiRunRequest, CommitImageRequest, CreateFrame, CreateKeyRequest,
+    CreateSessionRequest, CreateSnapshotRequest, DetachedView, ExecReply, ForkRequest, ForkView, FsReadView,
+    FsWriteRequest, ImageDetailsView, ImageView, KeyList, MkdirRequest, MoveRequest, NetworkDecision, NetworkLogView,
+    NetworkView, NewKeyView, OkView, PackagesView, PoolView, PortUrlRequest, PortUrlView, PullFrame, PullImageRequest,
+    RemovedImagesView, RunReply, SecretList, SecretView, SessionStatus, SessionView, SetNetworkRequest, SetPoolRequest,
+    SetSecretRequest, SnapshotList, SnapshotView, StatsView, UpdateSessionRequest, UploadedView, WorkspaceList,
 };
 use shared_protocol::id::ID_PATTERN;
 use shared_protocol::runner::{
     FileView, InputRequest, ListView, MAX_PAGE_EXECS, OpenShellRequest, PortList, ResizeRequest, ShellView,
-    SignalRequest, StdinView, WroteView,
+    SignalRequest, StdinView, WatchFrame, WroteView,
 };
 
 use super::commands::{exec, execs, input, run, shells, stdin, terminal};
-use super::files::{archive, documents, raw, upload};
-use super::{daemon, keys, network, ports, sessions, workspaces};
+use super::files::{archive, documents, raw, upload, watch};
+use super::{daemon, images, keys, network, ports, secrets, sessions, snapshots, workspaces};
 #[cfg(test)]
 pub use route::Place;
 pub use route::Route;
 use route::{any_method, delete, flag_schema, get, patch, path_schema, post, put, size_schema, whole_schema};
 
 pub fn all() -> Vec<Route> {
-    [about_the_daemon(), keys(), sessions(), networks(), commands(), shells(), ports(), files(), workspaces()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        about_the_daemon(),
+        keys(),
+        secrets(),
+        sessions(),
+        snapshots(),
+        networks(),
+        commands(),
+        shells(),
+        ports(),
+        files(),
+        workspaces(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The paths that answer without a key. None of them has a parameter.
@@ -56,6 +70,21 @@ fn about_the_daemon() -> Vec<Route> {
         get("/openapi.json", openapi::document, "Read this document").replies::<Value>(200),
         get("/v1/images", daemon::images, "List the images that a session can be created from")
             .replies::<Vec<ImageView>>(200),
+        get("/v1/images/{image}", images::describe, "Describe an image that was pulled or imported")
+            .replies::<ImageDetailsView>(200),
+        delete("/v1/images/{image}", images::remove, "Remove an image").for_admins().replies::<RemovedImagesView>(200),
+        post("/v1/images/pull", images::pull, "Pull an image from a registry and stream how far it is")
+            .takes::<PullImageRequest>()
+            .replies_bytes(200, "text/event-stream")
+            .replies_as::<PullFrame>(200, "application/x-ndjson"),
+        post("/v1/images/commit", images::commit, "Make an image from a session's root and stream how far it is")
+            .for_admins()
+            .takes::<CommitImageRequest>()
+            .replies_bytes(200, "text/event-stream")
+            .replies_as::<PullFrame>(200, "application/x-ndjson"),
+        post("/v1/images/prune", images::prune, "Remove layers of images that nothing uses")
+            .for_admins()
+            .replies::<RemovedImagesView>(200),
         get("/v1/pools", daemon::pools, "List the pools, with how often a create found a sandbox in them")
             .for_admins()
             .replies::<Vec<PoolView>>(200),
@@ -79,6 +108,16 @@ fn keys() -> Vec<Route> {
     ]
 }
 
+fn secrets() -> Vec<Route> {
+    vec![
+        get("/v1/secrets", secrets::list, "List secrets, without their values").replies::<SecretList>(200),
+        put("/v1/secrets/{secret_name}", secrets::set, "Store a secret, or replace it")
+            .takes::<SetSecretRequest>()
+            .replies::<SecretView>(200),
+        delete("/v1/secrets/{secret_name}", secrets::remove, "Remove a secret").replies::<OkView>(200),
+    ]
+}
+
 fn sessions() -> Vec<Route> {
     let statuses = SessionStatus::ALL.map(SessionStatus::as_str);
     vec![
@@ -89,7 +128,9 @@ fn sessions() -> Vec<Route> {
                 "If a request with the same key and body is sent again, the daemon answers with the same session",
             )
             .may_take::<CreateSessionRequest>()
-            .replies::<SessionView>(201),
+            .replies::<SessionView>(201)
+            .replies_bytes(200, "text/event-stream")
+            .replies_as::<CreateFrame>(200, "application/x-ndjson"),
         get("/v1/sessions", sessions::list, "List sessions: by default, all except destroyed and expired ones")
             .query(
                 "status",
@@ -101,6 +142,7 @@ fn sessions() -> Vec<Route> {
                 json!({ "type": "string", "pattern": "^[^=]+=.*$" }),
                 "List only sessions with this label, KEY=VALUE; may be given more than once",
             )
+            .query("name", json!({ "type": "string", "pattern": ID_PATTERN }), "List only the session with this name")
             .replies::<Vec<SessionView>>(200),
         get("/v1/sessions/{session_id}", sessions::get, "Describe a session").replies::<SessionView>(200),
         patch("/v1/sessions/{session_id}", sessions::update, "Change the lifetime or the labels of a session")
@@ -113,6 +155,24 @@ fn sessions() -> Vec<Route> {
             .replies::<SessionView>(200),
         get("/v1/sessions/{session_id}/stats", sessions::stats, "Read what a session uses now")
             .replies::<StatsView>(200),
+    ]
+}
+
+fn snapshots() -> Vec<Route> {
+    vec![
+        post("/v1/sessions/{session_id}/stop", snapshots::stop, "Stop a session: end its processes, and keep its disk")
+            .replies::<SessionView>(200),
+        post("/v1/sessions/{session_id}/start", snapshots::start, "Start a stopped session again")
+            .replies::<SessionView>(200),
+        post("/v1/sessions/{session_id}/snapshots", snapshots::create, "Make a snapshot of a session")
+            .may_take::<CreateSnapshotRequest>()
+            .replies::<SnapshotView>(201),
+        post("/v1/sessions/{session_id}/fork", snapshots::fork, "Make copies of a session")
+            .may_take::<ForkRequest>()
+            .replies::<ForkView>(201),
+        get("/v1/snapshots", snapshots::list, "List snapshots").replies::<SnapshotList>(200),
+        get("/v1/snapshots/{snapshot_id}", snapshots::get, "Describe a snapshot").replies::<SnapshotView>(200),
+        delete("/v1/snapshots/{snapshot_id}", snapshots::remove, "Remove a snapshot").replies::<OkView>(200),
     ]
 }
 
@@ -247,6 +307,8 @@ fn ports() -> Vec<Route> {
         any_method("post", "/v1/sessions/{session_id}/ports/{port}/url", ports::url, "Make a link to a port")
             .may_take::<PortUrlRequest>()
             .replies::<PortUrlView>(200),
+        delete("/v1/sessions/{session_id}/ports/{port}/url", ports::take_links_back, "Take back all links to a port")
+            .replies::<OkView>(200),
         any_method(
             "get",
             "/v1/sessions/{session_id}/ports/{port}/connect",
@@ -310,6 +372,15 @@ fn files() -> Vec<Route> {
             .needs_query("path", path_schema(), path)
             .query("follow", flag_schema(), "If 0, describe a symbolic link itself and not its target")
             .replies::<FileView>(200),
+        get(
+            "/v1/sessions/{session_id}/fs/watch",
+            watch::watch,
+            "Stream what changes in a directory: by default, /workspace",
+        )
+        .query("path", path_schema(), path)
+        .query("recursive", flag_schema(), "Watch everything below the directory too")
+        .replies_bytes(200, "text/event-stream")
+        .replies_as::<WatchFrame>(200, "application/x-ndjson"),
         post("/v1/sessions/{session_id}/fs/mkdir", documents::mkdir, "Create a directory")
             .takes::<MkdirRequest>()
             .replies::<FileView>(201),
@@ -330,6 +401,7 @@ fn workspaces() -> Vec<Route> {
     let path = "A path relative to the workspace, or an absolute path in a sandbox that has the workspace mounted";
     vec![
         get("/v1/workspaces", workspaces::list, "List workspaces").replies::<WorkspaceList>(200),
+        put("/v1/workspaces/{workspace_id}", workspaces::create, "Make a workspace").replies::<OkView>(200),
         delete("/v1/workspaces/{workspace_id}", workspaces::delete, "Delete a workspace with everything in it")
             .query("force", flag_schema(), "Destroy the sessions that use the workspace")
             .replies::<OkView>(200),

@@ -12,7 +12,10 @@ pub struct Tag {
 
 pub const DAEMON: Tag = Tag { name: "daemon", about: "The daemon itself: health, metrics, images and pools" };
 pub const KEYS: Tag = Tag { name: "keys", about: "API keys: who may call the daemon, and how much of it" };
+pub const SECRETS: Tag = Tag { name: "secrets", about: "Values that the daemon adds to requests of sandboxes" };
 pub const SESSIONS: Tag = Tag { name: "sessions", about: "Sessions: one sandbox each, with its shells" };
+pub const SNAPSHOTS: Tag =
+    Tag { name: "snapshots", about: "What sessions have on their disks and in their shells, kept for other sessions" };
 pub const NETWORK: Tag = Tag { name: "network", about: "What sessions may reach over the network" };
 pub const COMMANDS: Tag = Tag { name: "commands", about: "Commands in shells, and programs beside them" };
 pub const SHELLS: Tag = Tag { name: "shells", about: "Persistent shells and terminals" };
@@ -20,7 +23,8 @@ pub const FILES: Tag = Tag { name: "files", about: "Files in a session's sandbox
 pub const PORTS: Tag = Tag { name: "ports", about: "Servers in a session's sandbox" };
 pub const WORKSPACES: Tag = Tag { name: "workspaces", about: "Directories that outlive sessions" };
 
-pub const TAGS: [Tag; 9] = [DAEMON, KEYS, SESSIONS, NETWORK, COMMANDS, SHELLS, PORTS, FILES, WORKSPACES];
+pub const TAGS: [Tag; 11] =
+    [DAEMON, KEYS, SECRETS, SESSIONS, SNAPSHOTS, NETWORK, COMMANDS, SHELLS, PORTS, FILES, WORKSPACES];
 
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
@@ -31,10 +35,12 @@ pub struct Name {
 
 /// The name of a route's operation. A test fails if a route has none.
 pub fn name(route: &Route) -> Option<Name> {
-    let tables: [(Tag, &[Entry]); 9] = [
+    let tables: [(Tag, &[Entry]); 11] = [
         (DAEMON, OF_DAEMON),
         (KEYS, OF_KEYS),
+        (SECRETS, OF_SECRETS),
         (SESSIONS, OF_SESSIONS),
+        (SNAPSHOTS, OF_SNAPSHOTS),
         (NETWORK, OF_NETWORK),
         (COMMANDS, OF_COMMANDS),
         (SHELLS, OF_SHELLS),
@@ -62,6 +68,27 @@ const OF_KEYS: &[Entry] = &[
     ),
 ];
 
+const OF_SECRETS: &[Entry] = &[
+    (
+        "get",
+        "/v1/secrets",
+        "listSecrets",
+        "Names, owners and hosts. An admin sees those of everybody. No answer contains a value.",
+    ),
+    (
+        "put",
+        "/v1/secrets/{secret_name}",
+        "setSecret",
+        "The secret belongs to the caller, whose sessions can use it in `inject`. The next request of a sandbox has the new value.",
+    ),
+    (
+        "delete",
+        "/v1/secrets/{secret_name}",
+        "removeSecret",
+        "One of the caller's own. Requests of sandboxes that need it are answered with 502 from now on.",
+    ),
+];
+
 const OF_PORTS: &[Entry] = &[
     (
         "get",
@@ -74,6 +101,12 @@ const OF_PORTS: &[Entry] = &[
         "/v1/sessions/{session_id}/ports/{port}/url",
         "createPortUrl",
         "Whoever has the link can use this port of this session, and nothing else, until it expires. The port need not be open yet.",
+    ),
+    (
+        "delete",
+        "/v1/sessions/{session_id}/ports/{port}/url",
+        "deletePortUrls",
+        "The links to this port are refused at once, also after a restart of the daemon, and connections that came by them end. Links that are made later work.",
     ),
     (
         "get",
@@ -107,6 +140,36 @@ const OF_DAEMON: &[Entry] = &[
         "The description of every route, made from the daemon's own table of routes.",
     ),
     ("get", "/v1/images", "listImages", "The images of all runtimes. One of them is the default."),
+    (
+        "get",
+        "/v1/images/{image}",
+        "getImage",
+        "Size, layers, variables and directory. A slash in the name is written %2F.",
+    ),
+    (
+        "delete",
+        "/v1/images/{image}",
+        "removeImage",
+        "Layers that another image or a sandbox uses stay. A slash in the name is written %2F.",
+    ),
+    (
+        "post",
+        "/v1/images/pull",
+        "pullImage",
+        "Events: progress, then done or error. Pulls of one image share the work, and a pull goes on if the client disconnects. A key without the role admin may pull from the registries of the setting images.registries.",
+    ),
+    (
+        "post",
+        "/v1/images/commit",
+        "commitImage",
+        "Events: progress, then done or error. The session needs a writable root; it is frozen for a moment if it runs. The new image has its image's layers, what the session has changed of its root, and its image's variables, directory and user. /tmp, /workspace and /home/sandbox are no part of it.",
+    ),
+    (
+        "post",
+        "/v1/images/prune",
+        "pruneImages",
+        "Also removes what interrupted pulls have left. Refused while an image is pulled.",
+    ),
     ("get", "/v1/pools", "listPools", "A pool keeps sandboxes of an image running before anybody asks for them."),
     (
         "put",
@@ -187,6 +250,41 @@ const OF_SESSIONS: &[Entry] = &[
         "/v1/sessions/{session_id}/stats",
         "getSessionStats",
         "Does not count as activity, so that monitoring keeps no session alive.",
+    ),
+];
+
+const OF_SNAPSHOTS: &[Entry] = &[
+    (
+        "post",
+        "/v1/sessions/{session_id}/stop",
+        "stopSession",
+        "Keeps the disk and the state of the shells until the session is started or destroyed, also over a restart of the host. Requests under way end with CONFLICT. A stopped session does not expire.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/start",
+        "startSession",
+        "The session has its id, files, labels, network and limits of before, and its shells the state of before. Processes do not come back. Answers when the sandbox runs; a start that fails leaves the session stopped.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/snapshots",
+        "createSnapshot",
+        "The session is frozen for some milliseconds meanwhile, and a paused one is woken. Files are as of one moment; shells are as after their last command. Processes and workspaces are no part of it. Survives a power cut once it is answered.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/fork",
+        "forkSession",
+        "The copies have the files and shells of the session, and share what is on the disk until one of them writes. All copies are made, or none. They belong to the caller.",
+    ),
+    ("get", "/v1/snapshots", "listSnapshots", "The oldest comes first."),
+    ("get", "/v1/snapshots/{snapshot_id}", "getSnapshot", "What it was made of, and how much it holds."),
+    (
+        "delete",
+        "/v1/snapshots/{snapshot_id}",
+        "deleteSnapshot",
+        "Sessions that were created from it keep what they have. Refused while one is being created.",
     ),
 ];
 
@@ -327,6 +425,12 @@ const OF_FILES: &[Entry] = &[
     ),
     ("get", "/v1/sessions/{session_id}/fs/stat", "statFile", "Links are followed unless `follow` is 0."),
     (
+        "get",
+        "/v1/sessions/{session_id}/fs/watch",
+        "watchFiles",
+        "Events: ready when everything is watched, then change, and overflow if changes were lost and the directory has to be listed again; ended or error is the last one. Paths begin with the path that was asked for. An open watch does not count as activity.",
+    ),
+    (
         "post",
         "/v1/sessions/{session_id}/fs/mkdir",
         "makeDirectory",
@@ -348,7 +452,13 @@ const OF_FILES: &[Entry] = &[
 ];
 
 const OF_WORKSPACES: &[Entry] = &[
-    ("get", "/v1/workspaces", "listWorkspaces", "A workspace is made by the first session that names it."),
+    ("get", "/v1/workspaces", "listWorkspaces", "A workspace is also made by the first session that names it."),
+    (
+        "put",
+        "/v1/workspaces/{workspace_id}",
+        "createWorkspace",
+        "One that exists stays as it is. A session that names a missing workspace makes it, too.",
+    ),
     (
         "delete",
         "/v1/workspaces/{workspace_id}",

@@ -199,6 +199,8 @@ fn path_parameters(path: &str) -> Vec<Parameter> {
             json!({ "type": "string", "pattern": WORKSPACE_PATTERN }),
             "The id of the workspace; an admin names that of another key as `OWNER:ID`",
         ),
+        ("snapshot_id", json!({ "type": "string", "pattern": ID_PATTERN }), "The id of the snapshot"),
+        ("secret_name", json!({ "type": "string", "pattern": ID_PATTERN }), "The name of the secret"),
         ("key_name", json!({ "type": "string", "pattern": ID_PATTERN }), "The name of the key"),
         ("exec_id", json!({ "type": "string", "pattern": ID_PATTERN }), "The id of the command or run"),
         (

@@ -1,6 +1,6 @@
 //! A test fixture: the routes on a real port, with sessions whose sandbox is the real runner as a plain process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::config::{Config, ServeFlags};
 use crate::key::KeyTable;
 use crate::metrics::Metrics;
 use crate::runner_address::RunnerAddress;
-use crate::runtime::{Runtime, RuntimeError, Sandbox, SandboxSpec};
+use crate::runtime::{Origin, Runtime, RuntimeError, Sandbox, SandboxSpec};
 use crate::service::ports::LinkKey;
 use crate::service::workspaces::Workspaces;
 use crate::service::{Caller, Role, Service, ServiceParts};
@@ -68,7 +68,7 @@ impl Runtime for Processes {
         vec![ImageView { name: "base".into(), runtime: self.name(), source: "host".into(), default: true }]
     }
 
-    async fn check(&self, _: &SessionSpec) -> Result<(), RuntimeError> {
+    async fn check(&self, _: &SessionSpec, _: &Origin) -> Result<(), RuntimeError> {
         Ok(())
     }
 
@@ -77,7 +77,14 @@ impl Runtime for Processes {
         let (sender, ended) = sender_and_end;
         let child = start_runner(&self.dir, &socket);
         self.running.lock().unwrap().insert(spec.id.clone(), (child, sender));
-        Ok(Sandbox { address: RunnerAddress::Unix(socket), ended, network: None })
+        Ok(Sandbox {
+            address: RunnerAddress::Unix(socket),
+            ended,
+            network: None,
+            start_dir: None,
+            state: None,
+            newer_variables: BTreeMap::new(),
+        })
     }
 
     async fn adopt(&self, id: &SessionId) -> Result<Sandbox, RuntimeError> {
@@ -194,6 +201,7 @@ impl Live {
             network: crate::network::Network::for_test(),
             runtimes: vec![runtime.clone()],
             config: config.sessions.clone(),
+            snapshots: crate::config::SnapshotsConfig::default(),
             workspaces: dirs.clone(),
             metrics: metrics.clone(),
             store: store.clone(),
@@ -211,6 +219,7 @@ impl Live {
             workspaces,
             metrics,
             exec: config.exec.clone(),
+            puller: crate::image::Puller::new(&config.data_dir.join("images"), config.images.clone()),
             link_key: LinkKey::new([7; 32]),
         };
         let previews = Previews::new(config.preview.clone(), 8080);

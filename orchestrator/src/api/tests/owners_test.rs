@@ -148,8 +148,11 @@ async fn what_another_owns_is_answered_as_if_it_did_not_exist_and_is_not_touched
             ("{session_id}", vec![(id, unknown)], "SESSION_NOT_FOUND")
         } else if route.path.contains("{workspace_id}") {
             // Bob has no workspace, neither by the name that Alice's has nor by another.
-            let theirs =
-                vec![("alice:atelier", "alice:void"), ("alice:atelier", "nobody:atelier"), ("atelier", "void")];
+            let mut theirs = vec![("alice:atelier", "alice:void"), ("alice:atelier", "nobody:atelier")];
+            // A put makes one of Bob's own.
+            if route.method != "put" {
+                theirs.push(("atelier", "void"));
+            }
             ("{workspace_id}", theirs, "WORKSPACE_NOT_FOUND")
         } else {
             continue;
@@ -192,7 +195,11 @@ async fn a_route_for_admins_refuses_a_user_and_no_other_route_does() {
             continue;
         }
         let body = if route.method == "put" { r#"{"size":0}"# } else { r#"{"name":"bob"}"# };
-        let body = if path == "/v1/sessions" { "{}" } else { body };
+        let body = match path.as_str() {
+            "/v1/sessions" => "{}",
+            "/v1/images/commit" => r#"{"session_id":"s","image":"i"}"#,
+            _ => body,
+        };
         for (secret, expected) in [(alice.as_str(), route.is_for_admins), (FIRST, false)] {
             let (status, answer) = api.call_as(secret, &route.method.to_uppercase(), &path, body).await;
             assert_eq!(status == 403, expected, "{} {path}: {status} {answer}", route.method);

@@ -55,6 +55,7 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
         network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: config.sessions.clone(),
+        snapshots: crate::config::SnapshotsConfig::default(),
         workspaces: dirs.clone(),
         metrics: metrics.clone(),
         store: store.clone(),
@@ -70,6 +71,7 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
         workspaces,
         metrics: metrics.clone(),
         exec: config.exec,
+        puller: crate::image::Puller::new(&config.data_dir.join("images"), config.images),
         link_key: LinkKey::new([7; 32]),
     };
     let service = Service::new(parts);
@@ -358,4 +360,34 @@ async fn workspaces_are_listed_and_deleted() {
     assert_eq!(api.refused("DELETE", "/v1/workspaces/w", "").await, (409, ErrorCode::Conflict));
     assert_eq!(api.call("DELETE", "/v1/workspaces/w?force=1", "").await.0, 200);
     assert_eq!(api.runtime.alive(), 0);
+    for _ in 0..2 {
+        assert_eq!(api.call("PUT", "/v1/workspaces/made", "").await.0, 200, "one that exists stays");
+    }
+    let (_, listed) = api.call("GET", "/v1/workspaces", "").await;
+    assert_eq!(
+        (&listed["workspaces"][0]["id"], listed["workspaces"][0]["sessions"].as_array().unwrap().len()),
+        (&"made".into(), 0)
+    );
+    assert_eq!(api.call("DELETE", "/v1/workspaces/made", "").await.0, 200, "nobody holds it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_belongs_to_one_session_of_an_owner_until_that_ends() {
+    let api = api();
+    let alice = api.user("alice", serde_json::json!({})).await;
+    let named = r#"{"name":"web"}"#;
+    let (status, session) = api.call("POST", "/v1/sessions", named).await;
+    assert_eq!((status, &session["name"]), (201, &"web".into()));
+    let id = session["id"].as_str().unwrap();
+    let (status, refusal) = api.call("POST", "/v1/sessions", named).await;
+    assert_eq!((status, &refusal["error_code"]), (409, &"CONFLICT".into()));
+    assert!(refusal["message"].as_str().unwrap().contains(id), "{refusal}");
+    assert_eq!(api.call_as(&alice, "POST", "/v1/sessions", named).await.0, 201, "each owner has names of its own");
+    assert_eq!(api.call("GET", "/v1/sessions?name=web", "").await.1.as_array().unwrap().len(), 2, "an admin sees both");
+    assert_eq!(api.call_as(&alice, "GET", "/v1/sessions?name=web", "").await.1.as_array().unwrap().len(), 1);
+    assert_eq!(api.call("DELETE", &format!("/v1/sessions/{id}"), "").await.0, 200);
+    assert_eq!(api.call("POST", "/v1/sessions", named).await.0, 201, "it is free again");
+    for wrong in [r#"{"name":"a b"}"#, r#"{"name":""}"#, r#"{"name":"7183cb80-d6c"}"#] {
+        assert_eq!(api.refused("POST", "/v1/sessions", wrong).await, (400, ErrorCode::InvalidRequest), "{wrong}");
+    }
 }

@@ -93,6 +93,19 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
     ];
     let paths = || vec![bad(), query("?path="), query("?path=a%00b"), query("?path=..%2Fx"), query("?path=x&path=y")];
     Some(match (method, rest) {
+        ("post", "/snapshots") => vec![
+            body(&json!([])),
+            body(&json!({"nope": 1})),
+            body(&json!({"name": ""})),
+            body(&json!({"name": "a\nb"})),
+        ],
+        ("post", "/fork") => vec![
+            body(&json!([])),
+            body(&json!({"nope": 1})),
+            body(&json!({"count": 0})),
+            body(&json!({"count": 101})),
+            body(&json!({"workspace_id": "../x"})),
+        ],
         ("post", "/exec") => all([
             no_json(),
             started(&exec),
@@ -156,7 +169,9 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
         ("delete", "/fs") => all([paths(), vec![query("?path=x&recursive=maybe")]]),
         ("get", "/fs/read") => all([paths(), vec![query("?path=x&max_bytes=-1")]]),
         // The default path is the workspace.
-        ("get", "/fs/list" | "/fs") => all([paths().into_iter().skip(1).collect(), vec![query("?path=x&recursive=2")]]),
+        ("get", "/fs/list" | "/fs" | "/fs/watch") => {
+            all([paths().into_iter().skip(1).collect(), vec![query("?path=x&recursive=2")]])
+        }
         ("get", "/fs/stat") => all([paths(), vec![query("?path=x&follow=2")]]),
         ("get" | "put", "/archive") => paths(),
         ("post", "/fs/write") => all([
@@ -188,6 +203,7 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
             form(&[("file", Some("a"), "content"), ("nope", None, "x")]),
         ],
         ("delete", "") => vec![query("?force=maybe"), query("?nope=1")],
+        ("put", "") => vec![query("?nope=1")],
         ("patch", "") => all([
             no_json(),
             vec![
@@ -202,7 +218,9 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
             vec![part("0"), part("65536"), part("x"), body(&json!({"ttl_seconds": 0}))],
             vec![body(&json!({"ttl_seconds": u64::MAX})), body(&json!({"ttl_seconds": "1"}))],
         ]),
-        ("get", rest) if rest.starts_with("/ports/{port}") => vec![part("0"), part("65536"), part("x"), part("8%30")],
+        ("get" | "delete", rest) if rest.starts_with("/ports/{port}") => {
+            vec![part("0"), part("65536"), part("x"), part("8%30")]
+        }
         ("put", "/network") => all([
             no_json(),
             vec![
@@ -220,7 +238,7 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
 }
 
 /// The routes that act on the session itself. Their requests contain nothing that could be wrong.
-const OF_THE_SESSION: [&str; 4] = ["", "/pause", "/resume", "/stats"];
+const OF_THE_SESSION: [&str; 6] = ["", "/pause", "/resume", "/stats", "/stop", "/start"];
 
 async fn view(api: &Api, path: &str) -> serde_json::Value {
     api.call("GET", path, "").await.1

@@ -26,13 +26,15 @@ use super::exit::{self, Failure};
 use super::interrupt::Interrupts;
 use super::output::{escape_control, say};
 use super::progress::{Progress, Visibility};
+use super::session_ref::SessionRef;
 use crate::client::{Body, Client, Download};
-use place::{Existing, Place, SourceKind, TargetError, local_path, target};
+pub use place::Place;
+use place::{Existing, SourceKind, TargetError, local_path, target};
 
 const EXAMPLES: &str = "\
 Examples:
   cove cp data.csv 7183cb80-d6c:                    into /workspace
-  cove cp 7183cb80-d6c:out/report.pdf .
+  cove cp web:out/report.pdf .                      by the name of a session
   cove cp ./project 7183cb80-d6c:/workspace/src     a directory, with modes and links
   cove cp 7183cb80-d6c:src - | tar tf -             a directory as a tar stream
   tar c . | cove cp - 7183cb80-d6c:src/             a tar stream into a directory
@@ -70,15 +72,27 @@ pub async fn cp(args: CpArgs) -> Result<u8, Failure> {
             "one of the two paths must be in a session, as SESSION:PATH; use cp to copy on this host",
         ));
     }
-    let visibility = match !args.quiet && io::stderr().is_terminal() {
+    let copy = Copy { client: args.daemon.client()?, visibility: visibility(args.quiet) };
+    let mut interrupts = Interrupts::new()?;
+    let work = async {
+        let (source, destination) = (copy.found(source).await?, copy.found(destination).await?);
+        copy.copy(&source, &destination).await
+    };
+    tokio::select! {
+        result = work => result.map(|()| 0),
+        signal = interrupts.next() => Ok(exit::signalled(signal)),
+    }
+}
+
+/// Copies between places whose sessions are known by their ids.
+pub async fn copy(client: &Client, source: &Place, destination: &Place, quiet: bool) -> Result<(), Failure> {
+    Copy { client: client.clone(), visibility: visibility(quiet) }.copy(source, destination).await
+}
+
+fn visibility(quiet: bool) -> Visibility {
+    match !quiet && io::stderr().is_terminal() {
         true => Visibility::Shown,
         false => Visibility::Hidden,
-    };
-    let copy = Copy { client: args.daemon.client()?, visibility };
-    let mut interrupts = Interrupts::new()?;
-    tokio::select! {
-        result = copy.copy(&source, &destination) => result.map(|()| 0),
-        signal = interrupts.next() => Ok(exit::signalled(signal)),
     }
 }
 
@@ -96,6 +110,14 @@ struct Incoming {
 }
 
 impl Copy {
+    /// A place whose session is known by its id.
+    async fn found(&self, place: Place) -> Result<Place, Failure> {
+        Ok(match place {
+            Place::Session { id, path } => Place::Session { id: SessionRef::from(id).find(&self.client).await?, path },
+            other => other,
+        })
+    }
+
     async fn copy(&self, source: &Place, destination: &Place) -> Result<(), Failure> {
         match (source, destination) {
             (Place::Session { id, path }, Place::Local(to)) => self.to_local(id, path, to).await,

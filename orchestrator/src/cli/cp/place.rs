@@ -9,6 +9,7 @@ use shared_protocol::SessionId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     Session {
+        /// As somebody has typed it: it may be a name.
         id: SessionId,
         path: Vec<u8>,
     },
@@ -35,6 +36,19 @@ impl Place {
             Some((id, b"")) => Self::Session { id, path: b".".to_vec() },
             Some((id, path)) => Self::Session { id, path: path.to_vec() },
             None => Self::Local(PathBuf::from(text)),
+        }
+    }
+}
+
+impl Place {
+    /// A place in a workspace, as one in a session that has the workspace. A path begins at the workspace, with and without a slash.
+    pub fn in_workspace(&self, session: &SessionId) -> Self {
+        match self {
+            Self::Session { path, .. } => {
+                let below = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |at| &path[at..]);
+                Self::Session { id: session.clone(), path: below.to_vec() }
+            }
+            other => other.clone(),
         }
     }
 }
@@ -114,6 +128,16 @@ mod tests {
         }
         assert_eq!(parse("-"), Place::Stream);
         assert_eq!(parse("./-"), Place::Local("./-".into()));
+    }
+
+    #[test]
+    fn a_path_in_a_workspace_begins_there() {
+        let session = SessionId::new("7183cb80-d6c").unwrap();
+        let of = |text: &str| Place::parse(OsStr::new(text)).in_workspace(&session);
+        assert_eq!(of("data:src/a"), remote("7183cb80-d6c", "src/a"));
+        assert_eq!(of("data:/src/"), remote("7183cb80-d6c", "src/"));
+        assert_eq!((of("data:"), of("data:/")), (remote("7183cb80-d6c", "."), remote("7183cb80-d6c", ".")));
+        assert_eq!(of("./here"), Place::Local("./here".into()));
     }
 
     #[test]

@@ -28,7 +28,9 @@ pub fn require() -> Result<(), Failure> {
     if is_terminal() {
         return Ok(());
     }
-    Err(Failure::usage("this needs a terminal on standard input and output; use `cove exec` or `cove run` in scripts"))
+    Err(Failure::usage(
+        "this needs a terminal on standard input and output; in scripts, use `cove exec` or `cove run` without -t",
+    ))
 }
 
 /// Whether a program can have the terminal without being asked: all that it reads and prints goes there, and this process is in

@@ -63,6 +63,14 @@ impl Dialect {
         }
     }
 
+    /// The word that takes a variable of the image away. Podman knows none, so the variable becomes empty.
+    pub fn unset(&self, name: &str) -> String {
+        match self {
+            Self::Docker => name.to_owned(),
+            Self::Podman(_) => format!("{name}="),
+        }
+    }
+
     /// The daemon's files that are mounted over the engine's, with their paths inside.
     pub fn files(&self) -> Vec<(&Path, &'static str)> {
         match self {
@@ -157,6 +165,7 @@ mod tests {
         assert_eq!(podman.limits(Vec::new())[0].hard, Some(7));
         assert_eq!(podman.runner_arguments(&["/a", "/b"]), ["--own", "/a:/b"]);
         assert!(podman.runner_arguments(&[]).is_empty());
+        assert_eq!([Dialect::Docker.unset("A"), podman.unset("A")], ["A", "A="]);
         assert!(Dialect::Docker.files().is_empty());
         assert_eq!(podman.files(), [(Path::new("/data/hosts"), "/etc/hosts")]);
     }

@@ -14,11 +14,12 @@ use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 
 use super::engine;
-use super::request::OWN_RUNNER;
+use super::request::{OWN_RUNNER, SESSION_LABEL};
+use super::tags::is_held;
 use crate::config::Pull;
 use crate::runtime::RuntimeError;
 
-/// The images that `scripts/images` builds, for names that are not configured.
+/// The images that `scripts/docker/images` builds, for names that are not configured.
 pub const BUILT_IN: [(&str, &str); 3] = [("base", "cove-base"), ("python", "cove-python"), ("node", "cove-node")];
 
 const MAX_NAME_BYTES: usize = 256;
@@ -82,6 +83,9 @@ pub fn resolve(name: &str, configured: &BTreeMap<String, String>) -> Result<Refe
             None => (name, Source::Asked),
         },
     };
+    if is_held(reference) {
+        return Err(of_a_sandbox(reference));
+    }
     if !is_reference(reference) {
         return Err(RuntimeError::InvalidImage(format!("{reference:?} cannot be the name of an image")));
     }
@@ -110,13 +114,17 @@ pub struct Images {
 impl Images {
     pub async fn facts(&self, docker: &Docker, wanted: &Reference, pull: Pull) -> Result<ImageFacts, RuntimeError> {
         let name = &wanted.name;
-        if let Some(facts) = look(docker, name).await? {
-            return Ok(facts);
+        if let Some(found) = inspect(docker, name).await? {
+            // An engine also takes the beginning of an id for a name.
+            if is_of_a_sandbox(&found) {
+                return Err(of_a_sandbox(name));
+            }
+            return Ok(ImageFacts::of(found, name));
         }
         let missing =
             |why: String| RuntimeError::InvalidImage(format!("the container engine has no image {name:?}{why}"));
         let may_pull = match (pull, wanted.source) {
-            (_, Source::BuiltIn) => return Err(missing("; build it with: scripts/images".into())),
+            (_, Source::BuiltIn) => return Err(missing("; build it with: scripts/docker/images".into())),
             (Pull::Never, _) | (Pull::Configured, Source::Asked) => false,
             (Pull::Any, _) | (Pull::Configured, Source::Configured) => true,
         };
@@ -175,9 +183,26 @@ impl Images {
     }
 }
 
-async fn look(docker: &Docker, name: &str) -> Result<Option<ImageFacts>, RuntimeError> {
+pub async fn look(docker: &Docker, name: &str) -> Result<Option<ImageFacts>, RuntimeError> {
+    Ok(inspect(docker, name).await?.map(|found| ImageFacts::of(found, name)))
+}
+
+/// Whether an image exists only for snapshots and sessions, whose files are in it.
+fn is_of_a_sandbox(image: &ImageInspect) -> bool {
+    let names: Vec<&String> = image.repo_tags.iter().flatten().filter(|name| !name.contains("<none>")).collect();
+    let labels = image.config.as_ref().and_then(|config| config.labels.as_ref());
+    let is_commit = labels.is_some_and(|labels| labels.contains_key(SESSION_LABEL));
+    names.iter().all(|name| is_held(name)) && (is_commit || !names.is_empty())
+}
+
+fn of_a_sandbox(name: &str) -> RuntimeError {
+    let message = format!("the image {name:?} belongs to a snapshot or a session: name the snapshot in \"snapshot\"");
+    RuntimeError::InvalidImage(message)
+}
+
+async fn inspect(docker: &Docker, name: &str) -> Result<Option<ImageInspect>, RuntimeError> {
     match docker.inspect_image(name).await {
-        Ok(inspected) => Ok(Some(ImageFacts::of(inspected, name))),
+        Ok(inspected) => Ok(Some(inspected)),
         Err(error) if engine::is_missing(&error) => Ok(None),
         Err(error) => Err(engine::failed("inspecting the image", error)),
     }
@@ -238,6 +263,23 @@ mod tests {
         for good in ["debian", "debian:12", "a.b:5000/c/d:e", "x@sha256:00", "sha256:0a"] {
             assert!(is_reference(good), "{good:?}");
         }
+    }
+
+    #[test]
+    fn an_image_of_a_sandbox_is_known_unless_somebody_gave_it_another_name() {
+        use bollard::models::ImageConfig;
+        let held = "localhost/cove-0/session:a";
+        let is_refused = |names: &[&str], is_commit: bool| {
+            let labels = is_commit.then(|| HashMap::from([(SESSION_LABEL.to_owned(), "a".to_owned())]));
+            is_of_a_sandbox(&ImageInspect {
+                repo_tags: Some(names.iter().map(|name| (*name).to_owned()).collect()),
+                config: Some(ImageConfig { labels, ..ImageConfig::default() }),
+                ..ImageInspect::default()
+            })
+        };
+        assert!(is_refused(&[held], true) && is_refused(&[], true) && is_refused(&[held], false));
+        assert!(!is_refused(&[held, "mine:1"], true) && !is_refused(&["mine:1"], false) && !is_refused(&[], false));
+        assert!(resolve(held, &BTreeMap::new()).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! `connect` finds the engine and `dialect` knows how Podman differs from Docker. `request` decides what the engine is asked for;
 //! `compare` (Docker) and `oci` (Podman) check what it made. `create`, `adopt`, `pause`, `remove` and `stats` are the operations;
-//! `sandbox_lock` keeps them apart. `watch` listens to the engine's events, and `running` knows who waits for a container to end.
+//! `snapshots` copies a container, with `kept` for what is on the host and `tags` for images. `sandbox_lock` keeps the operations apart. `watch` listens to the engine's events, and `running` knows who waits for a container to end.
 //!
 //! **Invariant:** the name and the directory of a container follow from the session's id alone. So everything that a crash
 //! or an interrupted create leaves can be found and removed.
@@ -15,6 +15,7 @@ mod create;
 mod dialect;
 mod engine;
 mod image;
+mod kept;
 mod kernel;
 mod network;
 mod oci;
@@ -26,7 +27,10 @@ mod request;
 mod running;
 mod sandbox_lock;
 mod seccomp;
+mod snapshots;
 mod stats;
+mod tags;
+mod trust;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +40,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use bollard::Docker;
 use bollard::query_parameters::KillContainerOptionsBuilder;
-use shared_protocol::api::{ImageView, NetworkSpec, StatsView};
-use shared_protocol::{RuntimeName, SANDBOX_USER, SessionId};
+use shared_protocol::api::{ImageView, NetworkSpec, SessionUser, StatsView};
+use shared_protocol::runner::SandboxState;
+use shared_protocol::{RuntimeName, SANDBOX_USER, SessionId, SnapshotId};
 
 pub use connect::describe;
 
@@ -47,11 +52,16 @@ use self::image::Images;
 use self::kernel::Kernel;
 use self::running::RunningContainers;
 use self::sandbox_lock::SandboxLocks;
+use self::trust::KnownStores;
 use self::watch::{Watcher, container_name, containers, session_of};
 use super::local::TotalLimits;
-use super::{ProcessSample, Runtime, RuntimeError, Sandbox, SandboxSpec, files, instance_name};
+use super::{Origin, ProcessSample, Runtime, RuntimeError, Sandbox, SandboxSpec, files, instance_name};
 use crate::config::Pull;
 use crate::spec::SessionSpec;
+
+/// The directories of containers and of snapshots in the data directory. `snapshots` is that of the local runtime.
+const CONTAINERS: &str = "containers";
+const SNAPSHOTS: &str = "container-snapshots";
 
 #[derive(Debug, Clone)]
 pub struct DockerConfig {
@@ -67,6 +77,8 @@ pub struct DockerConfig {
     pub pull: Pull,
     /// Whether a writable root must have a quota.
     pub root_quota: bool,
+    /// What is kept free for the host on the disk of the data directory. `None`: a part of its size.
+    pub reserve_mb: Option<u64>,
     /// The limits of all containers together.
     pub total: TotalLimits,
 }
@@ -82,9 +94,13 @@ struct Inner {
     instance: String,
     runner: PathBuf,
     directories: PathBuf,
+    snapshots: PathBuf,
     running: Arc<RunningContainers>,
     known_images: Arc<Mutex<BTreeSet<String>>>,
     images: Images,
+    /// Held while the names of an image change, where the engine needs that.
+    image_names: tokio::sync::Mutex<()>,
+    stores: KnownStores,
     locks: Arc<SandboxLocks>,
     kernel: Kernel,
     dialect: Dialect,
@@ -104,12 +120,14 @@ impl DockerRuntime {
         let has_network = kernel::has_network(&info, config.oci_runtime.as_deref());
         // The path must be without links, because it is compared with the paths of mounts.
         config.socket = std::fs::canonicalize(&config.socket).unwrap_or(config.socket);
-        files::private_directory(&config.data_dir.join("containers"))
-            .map_err(|e| RuntimeError::failed("making the directory of containers", e))?;
+        for name in [CONTAINERS, SNAPSHOTS] {
+            files::private_directory(&config.data_dir.join(name))
+                .map_err(|e| RuntimeError::failed("making the directory of containers", e))?;
+        }
         // The path must be without links, because the engine mounts from there.
         let data_dir = std::fs::canonicalize(&config.data_dir)
             .map_err(|e| RuntimeError::failed("finding the data directory", e))?;
-        let directories = data_dir.join("containers");
+        let (directories, snapshots) = (data_dir.join(CONTAINERS), data_dir.join(SNAPSHOTS));
         let runner = files::write_runner(&data_dir).map_err(|e| RuntimeError::failed("writing the runner", e))?;
         let dialect = connect::dialect_of(&version, &info, kernel, &data_dir)?;
         let instance = instance_name(&config.data_dir);
@@ -128,9 +146,12 @@ impl DockerRuntime {
             instance: instance.clone(),
             runner,
             directories,
+            snapshots,
             running: running.clone(),
             known_images: Arc::clone(&known_images),
             images: Images::default(),
+            image_names: tokio::sync::Mutex::default(),
+            stores: KnownStores::default(),
             locks: locks.clone(),
             kernel,
             dialect,
@@ -207,8 +228,28 @@ impl Runtime for DockerRuntime {
         self.inner.engine_network(network).is_some()
     }
 
-    async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
+    fn trusts_authorities(&self, network: &NetworkSpec) -> Result<(), RuntimeError> {
+        match self.inner.engine_network(network) {
+            None => Ok(()),
+            Some(name) => Err(RuntimeError::Unsupported(format!(
+                "`inject` works only in what the daemon carries, and docker.network = {name:?} gives `full` a network of the engine: \
+                 name the hosts in `network`, or take that setting out"
+            ))),
+        }
+    }
+
+    async fn check(&self, spec: &SessionSpec, origin: &Origin) -> Result<(), RuntimeError> {
+        if let Origin::Snapshot(snapshot) = origin {
+            self.inner.kept_snapshot(snapshot).read()?;
+        }
         image::resolve(&spec.image, &self.inner.config.images)?;
+        if spec.user == SessionUser::Root {
+            return Err(RuntimeError::Unsupported(
+                "user \"root\" is possible on the local runtime only: in a container, root is root of the host unless the engine maps its \
+                 users; install packages in the image instead, or use \"runtime\": \"local\""
+                    .into(),
+            ));
+        }
         // The disk is a tmpfs, which counts as memory. A disk that is larger than the memory could never be filled.
         if spec.resources.disk_mb > spec.resources.memory_mb {
             return Err(RuntimeError::Unsupported(format!(
@@ -228,14 +269,19 @@ impl Runtime for DockerRuntime {
     /// Creates the sandbox. It continues if the caller gives up, because the engine continues too, and what it makes has to
     /// be removed.
     async fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, RuntimeError> {
-        self.check(&spec.session).await?;
+        self.check(&spec.session, &spec.origin).await?;
         let (lock, guard) = self.inner.locks.add(&spec.id)?;
         let (inner, spec) = (self.inner.clone(), spec.clone());
         let task = tokio::spawn(async move {
             let _guard = guard;
             let made = inner.start(&spec, &lock).await;
             if made.is_err() {
-                match inner.remove(&spec.id).await {
+                let removed = match spec.origin {
+                    Origin::Empty | Origin::Snapshot(_) => inner.remove(&spec.id).await,
+                    // What was kept stays.
+                    Origin::Stopped => inner.halt(&spec.id).await,
+                };
+                match removed {
                     Ok(()) => inner.locks.remove(&spec.id),
                     Err(cleanup) => {
                         let cause = &cleanup as &dyn std::error::Error;
@@ -280,6 +326,58 @@ impl Runtime for DockerRuntime {
         }
     }
 
+    async fn freeze(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        self.inner.hold(id).await
+    }
+
+    async fn thaw(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        self.inner.release(id).await
+    }
+
+    fn keeps_disks(&self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn snapshot(
+        &self,
+        id: &SessionId,
+        snapshot: &SnapshotId,
+        state: Arc<SandboxState>,
+    ) -> Result<u64, RuntimeError> {
+        self.inner.take_snapshot(id, snapshot, state).await
+    }
+
+    async fn keep_snapshot(&self, snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        self.inner.sync_snapshot(snapshot).await
+    }
+
+    async fn remove_snapshot(&self, snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        self.inner.drop_snapshot(snapshot).await
+    }
+
+    async fn list_snapshots(&self) -> Result<Vec<SnapshotId>, RuntimeError> {
+        self.inner.snapshot_ids().await
+    }
+
+    async fn save_state(&self, id: &SessionId, state: Arc<SandboxState>) -> Result<(), RuntimeError> {
+        self.inner.keep(id, state).await
+    }
+
+    async fn stop(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        // A start in progress is cancelled and waited for.
+        let _guard = self.inner.locks.cancel_create(id).await;
+        self.inner.halt(id).await?;
+        self.inner.locks.remove(id);
+        Ok(())
+    }
+
+    async fn started_again(&self, id: &SessionId) {
+        if let Err(error) = self.inner.forget_kept(id).await {
+            let cause = &error as &dyn std::error::Error;
+            tracing::warn!(session_id = %id, error = cause, "what was kept of a stopped sandbox is left");
+        }
+    }
+
     async fn destroy(&self, id: &SessionId) -> Result<(), RuntimeError> {
         let inner = &self.inner;
         // A create in progress is cancelled and waited for.
@@ -296,6 +394,8 @@ impl Runtime for DockerRuntime {
         let names = files::names(&inner.directories).map_err(|e| RuntimeError::failed("listing directories", e))?;
         let mut ids: BTreeSet<SessionId> = found.iter().filter_map(session_of).collect();
         ids.extend(names.into_iter().filter_map(|name| SessionId::new(name).ok()));
+        // An engine may finish a request after the daemon that sent it has died.
+        ids.extend(inner.sessions_with_image().await?);
         Ok(ids.into_iter().collect())
     }
 

@@ -1,6 +1,7 @@
 //! The network of containers. A container has no interface but loopback; the daemon opens the way out of its network namespace as
 //! it does for sandboxes of the `local` runtime, if it may: it must be root, and the container must use the host's kernel. Whatever name
-//! server the engine writes into the container, none or one of the host's, its queries reach the daemon.
+//! server the engine writes into the container, none or one of the host's, its queries reach the daemon. If it may not, the runner has
+//! a port for programs that use a proxy, and hands their connections over.
 //!
 //! The setting `docker.network` names a network of the engine instead, for the sessions with the network `full`: for those who
 //! need UDP.
@@ -15,8 +16,11 @@ use shared_protocol::api::NetworkSpec;
 
 use super::Inner;
 use super::kernel::Kernel;
-use crate::runtime::{RuntimeError, SandboxSockets, netns};
+use crate::runtime::{Purpose, RuntimeError, SandboxSpec, WayOut, netns};
 use crate::sys::pidfd;
+
+/// The port of the proxy, one of those that are Cove's own. Clients refuse to talk to some of the others.
+const PROXY_PORT: u16 = 8;
 
 impl Inner {
     /// The network of the engine that a session gets. `None`: it has only loopback, and what the daemon carries.
@@ -36,22 +40,23 @@ impl Inner {
             let why = "the engine's runtime is set to have no network (--network=none in its runtimeArgs)";
             return Err(RuntimeError::Unsupported(why.into()));
         }
-        if self.can_open_network() {
-            return Ok(());
-        }
-        let why = match self.kernel {
-            Kernel::Gvisor => "containers with gVisor have their own kernel, and no way to the daemon's network yet",
-            Kernel::Host => "only a daemon that runs as root can open the network of containers",
-        };
-        Err(RuntimeError::Unsupported(format!(
-            "{why}: leave network out, or set docker.network to a network of the engine for sessions with network full"
-        )))
+        Ok(())
     }
 
-    /// Opens the way out of a running container.
-    pub(super) async fn open_network(&self, id: &SessionId, network: Option<&NetworkSpec>) -> Option<SandboxSockets> {
-        if !self.can_open_network() || network.is_some_and(|network| self.engine_network(network).is_some()) {
-            return None;
+    /// The port of the loopback that the runner of a new container opens for programs that use a proxy.
+    pub(super) fn proxy_port(&self, spec: &SandboxSpec) -> Option<u16> {
+        let is_carried = spec.purpose == Purpose::Session && self.engine_network(&spec.session.network).is_none();
+        (is_carried && !self.can_open_network()).then_some(PROXY_PORT)
+    }
+
+    /// Opens the way out of a running container that has no network of the engine. `has_proxy` says whether its runner has a port
+    /// for it.
+    pub(super) async fn open_network(&self, id: &SessionId, has_proxy: bool) -> Option<WayOut> {
+        if !self.can_open_network() {
+            if !has_proxy {
+                tracing::warn!(session_id = %id, "the sandbox has no way to the network: its runner was started without one");
+            }
+            return has_proxy.then_some(WayOut::Proxy { port: PROXY_PORT });
         }
         let opened = match self.runner_process(id) {
             Ok(process) => netns::open_by_thread(process).await,
@@ -59,6 +64,7 @@ impl Inner {
         };
         opened
             .inspect_err(|error| tracing::warn!(session_id = %id, %error, "the sandbox has no way to the network"))
+            .map(WayOut::Sockets)
             .ok()
     }
 

@@ -5,15 +5,24 @@ use shared_protocol::SessionId;
 use super::Inner;
 use crate::runtime::RuntimeError;
 
+/// How often a pause is tried. runc gives up ("unable to freeze") if processes of the container are started faster than it can stop
+/// them, as on a busy host while the container's shell starts. It leaves the container running then.
+const MAX_PAUSES: u32 = 3;
+
 impl Inner {
     pub(super) async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError> {
         self.running.set_paused_by_us(id, true);
-        match self.docker.pause_container(&self.name(id)).await {
-            Err(error) if self.is_paused(id).await != Some(true) => {
-                self.running.set_paused_by_us(id, false);
-                Err(self.gone_or(id, "pausing the container", error))
+        let mut tries = 1;
+        loop {
+            let Err(error) = self.docker.pause_container(&self.name(id)).await else { return Ok(()) };
+            match self.is_paused(id).await {
+                Some(true) => return Ok(()),
+                Some(false) if tries < MAX_PAUSES => tries += 1,
+                _ => {
+                    self.running.set_paused_by_us(id, false);
+                    return Err(self.gone_or(id, "pausing the container", error));
+                }
             }
-            _ => Ok(()),
         }
     }
 

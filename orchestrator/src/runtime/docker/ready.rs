@@ -6,6 +6,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use shared_protocol::runner::HealthView;
 use tokio::io::unix::AsyncFd;
 
 use crate::runner_client::RunnerClient;
@@ -26,11 +27,11 @@ impl SocketWatch {
         Ok(Self { inotify, readable })
     }
 
-    /// Returns when the runner answers. If the runner never answers, this never returns.
-    pub async fn answered(&self, runner: &RunnerClient) -> io::Result<()> {
+    /// Returns the runner's first answer. If the runner never answers, this never returns.
+    pub async fn answered(&self, runner: &RunnerClient) -> io::Result<HealthView> {
         loop {
-            if runner.health().await.is_ok() {
-                return Ok(());
+            if let Ok(health) = runner.health().await {
+                return Ok(health);
             }
             let mut ready = self.readable.readable().await?;
             match self.inotify.read_events() {

@@ -18,12 +18,14 @@ use shared_protocol::SANDBOX_USER;
 
 use super::dialect::{Dialect, Tmpfs};
 use super::image::ImageFacts;
+use super::kept::SandboxRecord;
 use super::kernel::Kernel;
+use super::trust::Trust;
 use super::{DockerConfig, seccomp};
 use crate::runtime::policy::{
     DiskSize, FILES_ARGUMENTS, FILES_ROOT, FILES_WORKSPACE, IPC_SETTINGS, MASKED, MAX_OPEN_FILES, READ_ONLY,
-    RUNNER_CAPABILITIES, SCRATCH, SCRATCH_INODES, SMALL_BYTES, SMALL_INODES, STATE, STATE_INODES, WORKSPACE, disks,
-    nano_cpus, open_files, sandbox_oom_score_adj, scratch_bytes, state_bytes,
+    RUNNER_CAPABILITIES, SCRATCH, SCRATCH_INODES, SMALL_BYTES, SMALL_INODES, STATE, STATE_INODES, TRUST, WORKSPACE,
+    disks, nano_cpus, open_files, sandbox_oom_score_adj, scratch_bytes, state_bytes,
 };
 use crate::runtime::syscalls::Debugging;
 use crate::runtime::{Purpose, RuntimeError, SandboxSpec};
@@ -31,6 +33,8 @@ use crate::spec::Variables;
 
 pub const DATA_DIR_LABEL: &str = "cove.data-dir";
 pub const SESSION_LABEL: &str = "cove.session";
+/// On a container that is made to look into its image, and removed before the session's own container is made under the same name.
+pub const LOOK_LABEL: &str = "cove.look";
 
 /// The entry point of an image that brings a runner itself.
 pub const OWN_RUNNER: &str = "/usr/local/bin/runner";
@@ -95,6 +99,13 @@ pub struct HostSide {
     pub dialect: Dialect,
     /// The cgroup that the containers of this daemon share. Empty for the engine's own choice.
     pub cgroup_parent: String,
+    /// The port of the loopback that the runner opens for programs that use a proxy.
+    pub proxy_port: Option<u16>,
+    /// The certificate authorities of a session with injected headers.
+    pub trust: Option<Trust>,
+    /// The variables of the image that its sandbox brought and that this one does not get, if its disk is not empty. Its runner
+    /// then waits for its files and its shells.
+    pub kept_variables: Option<Vec<String>>,
 }
 
 /// The whole request.
@@ -124,6 +135,14 @@ pub fn container(
     }
     // A variable and not an argument: the older runner of an image ignores it, and its commands may have as many files as it.
     let open_files = format!("COVE_RUNNER_OPEN_FILES={}", open_files(spec.session.resources.pids));
+    // A variable too: without a network, the older runner of an image is good enough.
+    let proxy_port = host.proxy_port.map(|port| format!("COVE_RUNNER_NETWORK_PROXY_PORT={port}"));
+    let await_restore = host.kept_variables.as_ref().map(|_| "COVE_RUNNER_AWAIT_RESTORE=true".to_owned());
+    let mut env: Vec<String> = variables(&spec.env).into_iter().chain([open_files]).collect();
+    env.extend(proxy_port.into_iter().chain(await_restore));
+    let is_set = |name: &String| env.iter().any(|set| set.split_once('=').is_some_and(|(set, _)| set == name));
+    let unset: Vec<String> = host.kept_variables.iter().flatten().filter(|name| !is_set(name)).cloned().collect();
+    env.extend(unset.iter().map(|name| host.dialect.unset(name)));
     let labels = [(DATA_DIR_LABEL, host.instance.as_str()), (SESSION_LABEL, spec.id.as_str())];
     Ok(ContainerCreateBody {
         hostname: Some(spec.id.to_string()),
@@ -138,7 +157,7 @@ pub fn container(
         open_stdin: Some(false),
         stdin_once: Some(false),
         // The engine adds the image's own variables; these win over them.
-        env: Some(variables(&spec.env).into_iter().chain([open_files]).collect()),
+        env: Some(env),
         entrypoint: Some(vec![runner.to_owned()]),
         cmd: Some(arguments),
         // The image's own health check would run as root in the sandbox.
@@ -291,6 +310,27 @@ fn disk_sizes(spec: &SandboxSpec, image: &ImageFacts) -> BTreeMap<String, DiskSi
     weights.into_keys().zip(sizes).collect()
 }
 
+/// What a snapshot of the sandbox has to copy. `asked` is the request for its container.
+pub fn record(spec: &SandboxSpec, image: &ImageFacts, asked: &ContainerCreateBody) -> SandboxRecord {
+    // `/dev/shm` is memory that programs share, and ends with them.
+    let kept = disk_sizes(spec, image).into_iter().filter(|(path, _)| path != SHARED_MEMORY && is_listable(path));
+    let (directories, sizes): (Vec<String>, Vec<DiskSize>) = kept.unzip();
+    let names = asked.env.iter().flatten().map(|variable| variable.split('=').next().unwrap_or(variable).to_owned());
+    SandboxRecord {
+        image: image.id.clone(),
+        container: None,
+        directories,
+        max_bytes: sizes.iter().fold(0, |sum, size| size.bytes.saturating_add(sum)),
+        writable_root: spec.session.writable_root,
+        variables: names.collect(),
+    }
+}
+
+/// Whether a path can be one of a list of directories.
+fn is_listable(path: &str) -> bool {
+    path.len() > 1 && !path.contains(':') && !path.ends_with('/')
+}
+
 fn tmpfs(spec: &SandboxSpec, sizes: &BTreeMap<String, DiskSize>, dialect: &Dialect) -> HashMap<String, String> {
     let small = Tmpfs { programs: "noexec", bytes: SMALL_BYTES, inodes: SMALL_INODES, mode: "0755", owner: None };
     let memory_mb = spec.session.resources.memory_mb;
@@ -324,7 +364,13 @@ fn mounts(
         mounts.push(bind(&host.runner, RUNNER, Access::Read, config)?);
     }
     if let (Some(workspace), Some(target)) = (&spec.workspace, workspace_target(spec)) {
-        mounts.push(bind(&workspace.path, target, Access::Write, config)?);
+        mounts.push(bind(workspace.directory()?, target, Access::Write, config)?);
+    }
+    if let Some(trust) = &host.trust {
+        mounts.push(bind(&trust.directory, TRUST, Access::Read, config)?);
+        for store in &trust.covered {
+            mounts.push(bind(&trust.bundle(), store, Access::Read, config)?);
+        }
     }
     for (source, target) in host.dialect.files() {
         mounts.push(bind(source, target, Access::Read, config)?);

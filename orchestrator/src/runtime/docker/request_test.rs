@@ -13,7 +13,8 @@ use super::super::dialect::{Podman, filter_file};
 use super::*;
 use crate::config::Pull;
 use crate::runtime::local::TotalLimits;
-use crate::runtime::{Purpose, WorkspaceMount};
+use crate::runtime::policy::TRUST_STORES;
+use crate::runtime::{Origin, Purpose, WorkspaceMount};
 use crate::spec::{SessionSpec, Variables};
 
 const CASES: u32 = 100_000;
@@ -78,13 +79,15 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
     (words(), resources, any::<bool>(), any::<bool>(), prop::option::of(sources()), env, purpose, profiles).prop_map(
         |(image, resources, is_full, writable_root, workspace, env, purpose, profiles)| SandboxSpec {
             id: SessionId::new("7183cb80-d6c").unwrap(),
+            authority: None,
+            origin: Origin::Empty,
             session: Arc::new(SessionSpec {
                 network: NetworkSpec::preset(if is_full { NetworkSpec::FULL } else { NetworkSpec::NONE }),
                 writable_root,
                 profiles,
                 ..SessionSpec::plain(image, RuntimeName::docker(), resources, LIFETIME)
             }),
-            workspace: workspace.map(|path| WorkspaceMount { path }),
+            workspace: workspace.map(WorkspaceMount::Directory),
             awaits_workspace: false,
             env: Variables(env),
             purpose,
@@ -103,6 +106,7 @@ fn asked() -> impl Strategy<Value = Asked> {
             network: Some("bridge".into()),
             pull: Pull::default(),
             root_quota,
+            reserve_mb: None,
             total: TOTAL,
         },
     );
@@ -113,7 +117,11 @@ fn asked() -> impl Strategy<Value = Asked> {
             volumes: volumes.into_iter().filter(|path| path.starts_with('/')).collect(),
         });
     let kernel = prop::sample::select(vec![Kernel::Host, Kernel::Gvisor]);
-    (spec(), config, image, sources(), kernel).prop_map(|(spec, config, image, run_dir, kernel)| Asked {
+    let covered = prop::collection::btree_set(prop::sample::select(TRUST_STORES.map(str::to_owned).to_vec()), 0..3);
+    let trust = prop::option::of((sources(), covered)).prop_map(|trust| {
+        trust.map(|(directory, covered)| Trust { directory, covered: covered.into_iter().collect() })
+    });
+    (spec(), config, image, sources(), kernel, trust).prop_map(|(spec, config, image, run_dir, kernel, trust)| Asked {
         spec,
         config,
         image,
@@ -125,6 +133,9 @@ fn asked() -> impl Strategy<Value = Asked> {
             kernel,
             dialect: Dialect::Docker,
             cgroup_parent: "/cove-0-containers".into(),
+            proxy_port: None,
+            trust,
+            kept_variables: None,
         },
     })
 }
@@ -253,7 +264,9 @@ fn invariants(asked: &Asked, body: &ContainerCreateBody) -> Vec<(String, bool)> 
         let (source, target) = (PathBuf::from(mount.source.unwrap()), mount.target.unwrap());
         check("no way to the engine", !asked.config.socket.starts_with(&source) && source.is_absolute());
         let is_file = !is_docker && target == "/etc/hosts" && source == Path::new("/data/etc/hosts");
-        check("only our places", target.starts_with(PRIVATE) || target == workspace || is_file);
+        let is_trust = target == TRUST || TRUST_STORES.contains(&target.as_str());
+        check("only our places", target.starts_with(PRIVATE) || target == workspace || is_file || is_trust);
+        check("authorities that stay", !is_trust || mount.read_only == Some(true));
         check("only a bind", mount.typ == Some(MountType::BIND));
         check("a runner that stays", target != RUNNER || mount.read_only == Some(true));
     }
@@ -295,6 +308,8 @@ fn plain(dialect: Dialect) -> Asked {
     Asked {
         spec: SandboxSpec {
             id: SessionId::new("7183cb80-d6c").unwrap(),
+            authority: None,
+            origin: Origin::Empty,
             session: Arc::new(SessionSpec::plain(
                 "base",
                 RuntimeName::docker(),
@@ -315,6 +330,7 @@ fn plain(dialect: Dialect) -> Asked {
             network: Some("bridge".into()),
             pull: Pull::default(),
             root_quota: true,
+            reserve_mb: None,
             total: TOTAL,
         },
         image: ImageFacts { id: "sha256:0".into(), has_runner: false, volumes: BTreeSet::new() },
@@ -326,6 +342,9 @@ fn plain(dialect: Dialect) -> Asked {
             kernel: Kernel::Host,
             dialect,
             cgroup_parent: "/cove-0-containers".into(),
+            proxy_port: None,
+            trust: None,
+            kept_variables: None,
         },
     }
 }
@@ -369,9 +388,10 @@ fn podman_spoils() -> Vec<Spoil> {
 fn every_spoil_is_noticed(dialect: Dialect, own: &[Spoil]) {
     let mut asked = plain(dialect);
     asked.image.volumes.insert("/volume".into());
+    asked.host.trust = Some(Trust { directory: "/data/trust".into(), covered: vec![TRUST_STORES[0].into()] });
     let good = container(&asked.spec, &asked.config, &asked.image, &asked.host).unwrap();
     assert_eq!(broken(&asked, &good), Vec::<String>::new());
-    let spoils: [Spoil; 38] = [
+    let spoils: [Spoil; 39] = [
         |host| host.privileged = Some(true),
         |host| host.pid_mode = Some("host".into()),
         |host| host.uts_mode = Some("host".into()),
@@ -399,6 +419,10 @@ fn every_spoil_is_noticed(dialect: Dialect, own: &[Spoil]) {
         |host| host.mounts.as_mut().unwrap()[0].target = Some("/etc".into()),
         |host| host.mounts.as_mut().unwrap()[0].typ = Some(MountType::VOLUME),
         |host| host.mounts.as_mut().unwrap()[1].read_only = Some(false),
+        |host| {
+            let mut mounts = host.mounts.iter_mut().flatten();
+            mounts.find(|mount| mount.target.as_deref() == Some(TRUST)).unwrap().read_only = Some(false);
+        },
         |host| host.binds = Some(vec!["/:/host".into()]),
         |host| host.volumes_from = Some(vec!["other".into()]),
         |host| host.devices = None,
@@ -444,7 +468,7 @@ fn every_spoil_is_noticed(dialect: Dialect, own: &[Spoil]) {
 fn a_workspace_takes_the_place_of_the_tmpfs() {
     for dialect in [Dialect::Docker, podman()] {
         let mut asked = plain(dialect);
-        asked.spec.workspace = Some(WorkspaceMount { path: "/data/workspaces/w".into() });
+        asked.spec.workspace = Some(WorkspaceMount::Directory("/data/workspaces/w".into()));
         let body = container(&asked.spec, &asked.config, &asked.image, &asked.host).unwrap();
         // The owner is set on disk, and the runner must not change it.
         assert!(!body.cmd.unwrap().iter().any(|word| word.contains(WORKSPACE)));
@@ -458,7 +482,7 @@ fn a_workspace_takes_the_place_of_the_tmpfs() {
 fn the_files_of_a_workspace_are_served_below_a_root_that_has_nothing_else() {
     for dialect in [Dialect::Docker, podman()] {
         let mut asked = plain(dialect);
-        asked.spec.workspace = Some(WorkspaceMount { path: "/data/workspaces/w".into() });
+        asked.spec.workspace = Some(WorkspaceMount::Directory("/data/workspaces/w".into()));
         asked.spec.purpose = Purpose::WorkspaceFiles;
         let body = container(&asked.spec, &asked.config, &asked.image, &asked.host).unwrap();
         assert!(body.cmd.unwrap().ends_with(&FILES_ARGUMENTS.map(str::to_owned)));
@@ -474,4 +498,27 @@ fn a_limit_of_nothing_is_refused_since_it_would_be_none() {
     let mut asked = plain(Dialect::Docker);
     Arc::make_mut(&mut asked.spec.session).resources.pids = 0;
     assert!(container(&asked.spec, &asked.config, &asked.image, &asked.host).is_err());
+}
+
+#[test]
+fn a_container_from_a_kept_disk_waits_for_it_and_has_no_variable_of_its_image_that_it_did_not_ask_for() {
+    let mut asked = plain(Dialect::Docker);
+    let env = |asked: &Asked| {
+        let made = container(&asked.spec, &asked.config, &asked.image, &asked.host).unwrap();
+        let record = record(&asked.spec, &asked.image, &made);
+        (made.env.unwrap(), record)
+    };
+    let (before, record) = env(&asked);
+    assert!(!before.iter().any(|variable| variable.contains("AWAIT_RESTORE")));
+    assert_eq!(record.directories, ["/home/sandbox", "/tmp", "/var/tmp", "/workspace"], "/dev/shm is not kept");
+    assert_eq!(record.variables.len(), before.len());
+    asked.spec.env = Variables([("NEW".to_owned(), "1".to_owned())].into());
+    asked.host.kept_variables = Some(["OLD", "NEW", "COVE_RUNNER_STATE"].map(str::to_owned).to_vec());
+    let (after, _) = env(&asked);
+    let added: Vec<&String> = after.iter().filter(|variable| !before.contains(variable)).collect();
+    let expected = ["NEW=1", "COVE_RUNNER_SESSION_VARIABLES=NEW", "COVE_RUNNER_AWAIT_RESTORE=true", "OLD"];
+    assert!(expected.iter().all(|one| added.iter().any(|other| other == one)) && added.len() == 4, "{added:?}");
+    asked.spec.workspace = Some(WorkspaceMount::Directory("/data/w".into()));
+    asked.image.volumes = ["/data".to_owned(), "/a:b".to_owned()].into();
+    assert_eq!(env(&asked).1.directories, ["/data", "/home/sandbox", "/tmp", "/var/tmp"]);
 }

@@ -22,15 +22,16 @@ use futures_util::StreamExt as _;
 use shared_protocol::SessionId;
 
 use super::engine;
-use super::request::{DATA_DIR_LABEL, SESSION_LABEL};
+use super::request::{DATA_DIR_LABEL, LOOK_LABEL, SESSION_LABEL};
 use super::running::RunningContainers;
 use super::sandbox_lock::SandboxLocks;
+use super::tags::is_held;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest wait for a list. An engine that takes longer counts as unreachable.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The age of events that are asked for again. Seeing an event twice does no harm.
+/// The age of events that are asked for again. Seeing an event twice does no harm, also one of a container that was replaced.
 const OVERLAP: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_KNOWN_IMAGES: usize = 1000;
@@ -68,8 +69,9 @@ pub struct Watcher {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     Made(SessionId),
-    Ended(SessionId, String),
-    OutOfMemory(SessionId),
+    /// The end of this container of a session.
+    Ended(SessionId, Option<String>, String),
+    OutOfMemory(SessionId, Option<String>),
     Paused(SessionId),
     Images,
 }
@@ -106,17 +108,20 @@ impl Watcher {
         // missing.
         let running = self.running.all();
         let found = containers(&self.docker, &self.instance).await?;
-        let states: HashMap<_, _> = found.iter().filter_map(|one| Some((session_of(one)?, one.state))).collect();
+        let states: HashMap<_, _> = found.iter().filter_map(|one| Some((session_of(one)?, one))).collect();
         for (id, _) in running {
-            match states.get(&id) {
-                None => self.running.report_end(&id, "its container is gone"),
-                Some(Some(ContainerSummaryStateEnum::PAUSED)) => self.unpause(&id).await,
-                Some(Some(
+            let Some(one) = states.get(&id) else {
+                self.running.report_end(&id, None, "its container is gone");
+                continue;
+            };
+            match one.state {
+                Some(ContainerSummaryStateEnum::PAUSED) => self.unpause(&id).await,
+                Some(
                     ContainerSummaryStateEnum::EXITED
                     | ContainerSummaryStateEnum::DEAD
                     | ContainerSummaryStateEnum::REMOVING,
-                )) => self.running.report_end(&id, "its container has ended"),
-                Some(_) => {}
+                ) => self.running.report_end(&id, one.id.as_deref(), "its container has ended"),
+                _ => {}
             }
         }
         self.list_images().await;
@@ -127,8 +132,10 @@ impl Watcher {
         let options = ListImagesOptionsBuilder::new().build();
         match self.docker.list_images(Some(options)).await {
             Ok(images) => {
-                let names =
-                    images.into_iter().flat_map(|image| image.repo_tags).filter(|name| !name.contains("<none>"));
+                let names = images
+                    .into_iter()
+                    .flat_map(|image| image.repo_tags)
+                    .filter(|name| !name.contains("<none>") && !is_held(name));
                 *self.images.lock().unwrap_or_else(PoisonError::into_inner) = names.take(MAX_KNOWN_IMAGES).collect();
             }
             Err(error) => tracing::warn!(%error, "cannot list the container engine's images"),
@@ -146,8 +153,8 @@ impl Watcher {
             match events.next().await {
                 Some(Ok(event)) => match decide(&event, &self.instance) {
                     Some(Change::Made(id)) => self.remove_late(&id).await,
-                    Some(Change::Ended(id, why)) => self.running.report_end(&id, &why),
-                    Some(Change::OutOfMemory(id)) => self.running.note_out_of_memory(&id),
+                    Some(Change::Ended(id, which, why)) => self.running.report_end(&id, which.as_deref(), &why),
+                    Some(Change::OutOfMemory(id, which)) => self.running.note_out_of_memory(&id, which.as_deref()),
                     Some(Change::Paused(id)) => self.unpause(&id).await,
                     Some(Change::Images) => self.list_images().await,
                     None => {}
@@ -199,7 +206,7 @@ impl Watcher {
                 && matches!(error.kind(), std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound)
                 && !self.is_known(&id).await
             {
-                self.running.report_end(&id, "its runner has ended, and the container engine is not reachable");
+                self.running.report_end(&id, None, "its runner has ended, and the container engine is not reachable");
             }
         }
     }
@@ -230,7 +237,8 @@ fn decide(event: &EventMessage, instance: &str) -> Option<Change> {
     if event.typ == Some(EventMessageTypeEnum::IMAGE) {
         return Some(Change::Images);
     }
-    let attributes = event.actor.as_ref()?.attributes.as_ref()?;
+    let actor = event.actor.as_ref()?;
+    let attributes = actor.attributes.as_ref()?;
     if attributes.get(DATA_DIR_LABEL)? != instance {
         return None;
     }
@@ -239,10 +247,12 @@ fn decide(event: &EventMessage, instance: &str) -> Option<Change> {
         "create" => Some(Change::Made(id)),
         "die" | "died" => {
             let code = attributes.get("exitCode").map_or("an unknown status", String::as_str);
-            Some(Change::Ended(id, format!("its container ended with {code}")))
+            Some(Change::Ended(id, actor.id.clone(), format!("its container ended with {code}")))
         }
-        "destroy" | "remove" => Some(Change::Ended(id, "its container was removed".into())),
-        "oom" => Some(Change::OutOfMemory(id)),
+        // Its end is not the session's.
+        "destroy" | "remove" if attributes.contains_key(LOOK_LABEL) => None,
+        "destroy" | "remove" => Some(Change::Ended(id, actor.id.clone(), "its container was removed".into())),
+        "oom" => Some(Change::OutOfMemory(id, actor.id.clone())),
         "pause" => Some(Change::Paused(id)),
         _ => None,
     }
@@ -269,14 +279,16 @@ mod tests {
         let id = SessionId::new("one").unwrap();
         assert_eq!(
             decide(&event("die", &ours), "cove-1"),
-            Some(Change::Ended(id.clone(), "its container ended with 137".into()))
+            Some(Change::Ended(id.clone(), Some("0".into()), "its container ended with 137".into()))
         );
-        assert_eq!(decide(&event("oom", &ours), "cove-1"), Some(Change::OutOfMemory(id.clone())));
+        assert_eq!(decide(&event("oom", &ours), "cove-1"), Some(Change::OutOfMemory(id.clone(), Some("0".into()))));
         assert_eq!(decide(&event("create", &ours), "cove-1"), Some(Change::Made(id.clone())));
         assert_eq!(decide(&event("pause", &ours), "cove-1"), Some(Change::Paused(id)));
         for removed in ["destroy", "remove"] {
             assert!(matches!(decide(&event(removed, &ours), "cove-1"), Some(Change::Ended(..))));
         }
+        let look = [ours[0], ours[1], (LOOK_LABEL, "")];
+        assert_eq!(decide(&event("destroy", &look), "cove-1"), None);
         assert_eq!(decide(&event("start", &ours), "cove-1"), None);
         assert_eq!(decide(&event("die", &ours), "cove-2"), None);
         assert_eq!(decide(&event("die", &ours[1..]), "cove-1"), None);

@@ -3,7 +3,7 @@
 //!
 //! Left out on purpose, although a tool reads them: files that may hold credentials or names of the host's network, such as
 //! `pip.conf`, `npmrc`, `gitconfig`, `wgetrc`, `apt`, `ssh`, `resolv.conf`, `environment`. Every one of these tools works without.
-//! Operators add names with `local.etc`.
+//! Operators add names with `local.etc`. A session whose commands are root also gets what package managers and `useradd` need.
 
 /// A name that ends in `*` stands for every name that begins with the rest. A name with a `/` is in a directory that also holds what
 /// is left out.
@@ -78,6 +78,39 @@ const SHOWN: [(&str, &[&str]); 12] = [
     ),
     ("what Maven needs to start; its settings may hold passwords", &["maven/m2.conf", "maven/logging"]),
 ];
+
+/// What a session whose commands are root also gets, as copies, if it can change its root. Of apt only where packages come from and who
+/// signs them: its settings may hold the password of a proxy. A list of sources with a password in it is not copied, whatever its package manager.
+const OF_ROOT: [&str; 20] = [
+    "apt/sources.list",
+    "apt/sources.list.d",
+    "apt/trusted.gpg",
+    "apt/trusted.gpg.d",
+    "apt/keyrings",
+    "apt/preferences",
+    "apt/preferences.d",
+    "debconf.conf",
+    "yum.repos.d",
+    "apk/repositories",
+    "apk/keys",
+    "pacman.conf",
+    "pacman.d/mirrorlist",
+    "login.defs",
+    "adduser.conf",
+    "deluser.conf",
+    "default/useradd",
+    "skel",
+    "shells",
+    "pam.d",
+];
+
+/// Files and directories that say where packages come from, and so may have the passwords of a repository.
+pub const SOURCES: [&str; 5] = ["apt", "yum.repos.d", "apk", "pacman.conf", "pacman.d"];
+
+/// Adds the names that a session gets whose commands are root.
+pub fn with_those_of_root(names: &[String]) -> Vec<String> {
+    names.iter().cloned().chain(OF_ROOT.map(str::to_owned)).collect()
+}
 
 /// The names that sandboxes see, with those that the operator added.
 pub fn names(added: &[String]) -> Vec<String> {

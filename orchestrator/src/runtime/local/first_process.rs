@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 
 use nix::fcntl::OFlag;
 use nix::mount::MsFlags;
@@ -17,6 +17,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid};
 use rustix::thread::CapabilitySet;
 
+use super::idmap;
 use super::ids::IdRange;
 use super::launcher::{AtStep as _, LaunchError};
 use super::plan::{LaunchPlan, Limits, UserNamespace};
@@ -32,6 +33,8 @@ pub struct InheritedFds {
     pub socket: OwnedFd,
     pub log: OwnedFd,
     pub idmaps: Vec<(Vec<IdRange>, OwnedFd)>,
+    /// A connection for each file of `/proc` that the runner serves; none if it serves none.
+    pub proc_files: Vec<OwnedFd>,
     /// The ways into its cgroups: before and after it makes the cgroup namespace, and the one that each command takes.
     pub cgroups: Vec<File>,
     pub runner_cgroups: Vec<File>,
@@ -62,6 +65,11 @@ impl Request {
     pub fn parse(byte: u8) -> Option<Self> {
         [Self::Cgroups, Self::IdMaps, Self::Keep].into_iter().find(|request| request.byte() == byte)
     }
+}
+
+/// The number under which the runner finds the user namespace of commands that are root: after its socket and its cgroups.
+pub fn root_namespace_fd(cgroups: usize) -> RawFd {
+    process::SOCKET_FD + 1 + RawFd::try_from(cgroups).unwrap_or(RawFd::MAX - process::SOCKET_FD - 1)
 }
 
 /// Settings with which commands can use every port and ping: the network namespace has no other users.
@@ -115,7 +123,7 @@ fn prepare_all(
         let _ = std::fs::write(format!("/proc/sys/{}", name.replace('.', "/")), value);
     }
     nix::unistd::sethostname(&plan.hostname).at("setting the host name")?;
-    let root = NewRoot::new(plan, &fds.idmaps)?;
+    let root = NewRoot::new(plan, &fds)?;
     root.fill(plan)?;
     root.enter(plan)?;
     let mut from_launcher = File::from(from_launcher);
@@ -141,6 +149,8 @@ fn prepare_all(
     }
     become_user(plan)?;
     limit(plan.limits)?;
+    // After the limits, which hold for all users of the new namespace together.
+    let commands_namespace = plan.users.commands.as_deref().map(idmap::make_for_commands).transpose()?;
     if plan.protections.capabilities {
         let kept = match plan.users.runner.uid {
             0 => RUNNER_CAPABILITIES.into_iter().map(|(_, capability)| capability).collect(),
@@ -154,9 +164,12 @@ fn prepare_all(
     let environment = c_strings(environment.iter().map(String::as_str))?;
     process::reset_signals().at("resetting signals")?;
     process::no_new_privileges().at("forbidding new privileges")?;
-    let filters = match plan.protections.seccomp {
-        true => seccomp::filters(plan.debugging).at("compiling the system call filter")?.into(),
-        false => Vec::new(),
+    let filter = match plan.protections.seccomp {
+        true => {
+            let namespace = commands_namespace.as_ref().map(|_| root_namespace_fd(fds.commands_cgroups.len()));
+            Some(seccomp::filter(plan.debugging, namespace).at("compiling the system call filter")?)
+        }
+        false => None,
     };
     if plan.protections.landlock {
         restrict_writes(plan.writable_places.as_deref())?;
@@ -165,14 +178,20 @@ fn prepare_all(
     process::die_with_parent().at("binding its life to the launcher's")?;
     ask(Request::Keep).at("waiting to be recorded")?;
     process::outlive_parent().at("releasing its life from the launcher's")?;
-    for filter in filters {
+    if let Some(filter) = filter {
         seccompiler::apply_filter(&filter).at("installing the system call filter")?;
     }
     let program_fds = ProgramFds {
         stdin: null.as_fd(),
         stdout_and_stderr: fds.log.as_fd(),
         socket: fds.socket.as_fd(),
-        others: fds.commands_cgroups.iter().map(|file| file.as_fd()).collect(),
+        others: fds
+            .commands_cgroups
+            .iter()
+            .map(|file| file.as_fd())
+            .chain(commands_namespace.iter().map(OwnedFd::as_fd))
+            .chain(fds.proc_files.iter().map(OwnedFd::as_fd))
+            .collect(),
     };
     Err(process::exec(&fds.runner, &program_fds, &arguments, &environment)).at("starting the runner")
 }

@@ -76,7 +76,7 @@ fn below_root(path: &Path) -> io::Result<&Path> {
 }
 
 /// Gives a mount a place on the disk: only parts of a mount that has a place can be copied.
-fn hidden(tree: &OwnedFd, name: &str, disk: &OwnedFd) -> io::Result<OwnedFd> {
+pub fn hidden(tree: &OwnedFd, name: &str, disk: &OwnedFd) -> io::Result<OwnedFd> {
     mkdirat(disk, name, Mode::from_bits_truncate(0o700))?;
     let place = openat(disk, name, O_DIRECTORY_PATH, Mode::empty())?;
     mount::attach(tree.as_fd(), place.as_fd())?;

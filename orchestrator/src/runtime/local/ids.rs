@@ -39,16 +39,36 @@ pub fn same_inside(block: u32) -> Vec<IdRange> {
     block_map(block)
 }
 
+/// The map of a sandbox's disk: as [`same_inside`], and the id after the block stands for the host's root, who makes the first
+/// directories.
+pub fn disk_map(block: u32) -> Vec<IdRange> {
+    let mut map = same_inside(block);
+    map.push(IdRange { inside: BLOCK, outside: 0, count: 1 });
+    map
+}
+
 /// The same as [`same_inside`], but root's files on disk belong to the sandbox user inside, who may therefore write to the
 /// root.
 pub fn root_is_user(block: u32) -> Vec<IdRange> {
+    swapped(block, 0, SANDBOX_USER)
+}
+
+/// The same as [`same_inside`], but two ids change places: a file that belongs to one of them on disk belongs to the other one inside.
+pub fn swapped(block: u32, one: u32, other: u32) -> Vec<IdRange> {
+    let (low, high) = (one.min(other), one.max(other));
+    if low == high {
+        return same_inside(block);
+    }
     let base = block_base(block);
-    vec![
-        IdRange { inside: 0, outside: base + SANDBOX_USER, count: 1 },
-        IdRange { inside: 1, outside: base + 1, count: SANDBOX_USER - 1 },
-        IdRange { inside: SANDBOX_USER, outside: base, count: 1 },
-        IdRange { inside: SANDBOX_USER + 1, outside: base + SANDBOX_USER + 1, count: BLOCK - SANDBOX_USER - 1 },
-    ]
+    let range = |inside, to, count| IdRange { inside, outside: base + to, count };
+    let all = [
+        range(0, 0, low),
+        range(low, high, 1),
+        range(low + 1, low + 1, high - low - 1),
+        range(high, low, 1),
+        range(high + 1, high + 1, BLOCK - high - 1),
+    ];
+    all.into_iter().filter(|range| range.count > 0).collect()
 }
 
 /// The host's id of the sandbox user in every sandbox with a workspace, if the file system has no idmapped mounts. It comes
@@ -85,6 +105,41 @@ pub fn subordinate_map(own: u32, first: u32, count: u32) -> Vec<IdRange> {
     map
 }
 
+/// The map of a sandbox whose commands are root: the runner is the last id of the block, and everyone else is one id further than for the
+/// commands, whose own map is [`commands_map`]. So a file that belongs to id N on disk belongs to N for them too, as in every sandbox.
+pub fn block_map_of_root(block: u32) -> Vec<IdRange> {
+    let base = block_base(block);
+    vec![
+        IdRange { inside: 0, outside: base + RUNNER_BESIDE_ROOT, count: 1 },
+        IdRange { inside: 1, outside: base, count: RUNNER_BESIDE_ROOT },
+    ]
+}
+
+/// The id of a block that stands for the runner in a sandbox whose commands are root. No distribution gives it to anybody: it means
+/// "no id" to old programs.
+pub const RUNNER_BESIDE_ROOT: u32 = BLOCK - 1;
+
+/// The same for an ordinary user with subordinate ids: that user is the commands' root, so that what root makes belongs to the user.
+pub fn subordinate_map_of_root(own: u32, first: u32, count: u32) -> Vec<IdRange> {
+    vec![
+        IdRange { inside: 0, outside: first, count: 1 },
+        IdRange { inside: 1, outside: own, count: 1 },
+        IdRange { inside: 2, outside: first + 1, count: count.min(BLOCK) - 1 },
+    ]
+}
+
+/// The map of the namespace in which commands are root, below a sandbox with the map `sandbox`: everyone but the runner. The kernel wants a
+/// line of its own for each of the sandbox's.
+pub fn commands_map(sandbox: &[IdRange]) -> Vec<IdRange> {
+    let others = sandbox.iter().filter(|range| range.inside >= COMMANDS_ROOT);
+    others
+        .map(|range| IdRange { inside: range.inside - COMMANDS_ROOT, outside: range.inside, count: range.count })
+        .collect()
+}
+
+/// The id by which the runner knows the commands' root.
+pub const COMMANDS_ROOT: u32 = 1;
+
 /// The content of a `uid_map` or `gid_map` file.
 pub fn lines(map: &[IdRange]) -> String {
     map.iter().map(|range| format!("{} {} {}\n", range.inside, range.outside, range.count)).collect()
@@ -117,15 +172,55 @@ mod tests {
 
     #[test]
     fn in_a_writable_root_every_id_is_mapped_once() {
-        let map = root_is_user(3);
+        for map in [root_is_user(3), swapped(3, 1, 1), swapped(3, 999, 1000), swapped(3, 33, BLOCK - 1)] {
+            every_id_is_there_once(&map);
+        }
+        assert_eq!(root_is_user(3)[0].outside, block_base(3) + SANDBOX_USER);
+        let map = swapped(3, 1000, 33);
+        let seen = [33, 1000, 0, 34].map(|id| outside(&map, id).map(|id| id - block_base(3)));
+        assert_eq!(seen, [Some(1000), Some(33), Some(0), Some(34)]);
+    }
+
+    fn every_id_is_there_once(map: &[IdRange]) {
         let mut seen = vec![0; BLOCK as usize];
-        for range in &map {
+        for range in map {
             for n in 0..range.count {
                 seen[(range.outside + n - block_base(3)) as usize] += 1;
             }
         }
         assert!(seen.iter().all(|n| *n == 1));
-        assert_eq!(map[0].outside, block_base(3) + SANDBOX_USER);
+    }
+
+    /// The host's id of an id in a map, if it is in there.
+    fn outside(map: &[IdRange], id: u32) -> Option<u32> {
+        let found = map.iter().find(|range| (range.inside..range.inside + range.count).contains(&id));
+        found.map(|range| range.outside + (id - range.inside))
+    }
+
+    #[test]
+    fn commands_that_are_root_have_every_id_of_their_sandbox_but_the_runners() {
+        for sandbox in [block_map_of_root(3), subordinate_map_of_root(501, 100_000, 65_536)] {
+            let commands = commands_map(&sandbox);
+            let runner = outside(&sandbox, 0).unwrap();
+            let ids: Vec<u32> = (0..BLOCK)
+                .filter_map(|id| outside(&commands, id))
+                .map(|id| outside(&sandbox, id).expect("each id of the commands is one of the sandbox"))
+                .collect();
+            assert!(!ids.contains(&runner));
+            let all: u32 = sandbox.iter().map(|range| range.count).sum();
+            assert_eq!(ids.len(), all as usize - 1);
+            // Debian's group of `nobody` is the highest that packages use.
+            assert!(ids.len() > 65_534);
+        }
+        let (sandbox, on_disk) = (block_map_of_root(3), same_inside(3));
+        for id in [0, 1, SANDBOX_USER, 65_534] {
+            let seen = outside(&commands_map(&sandbox), id).and_then(|id| outside(&sandbox, id));
+            assert_eq!(seen, outside(&on_disk, id), "a file on disk has the owner that commands gave it");
+        }
+        // The kernel refuses a line that crosses two of the sandbox's.
+        assert_eq!(lines(&commands_map(&subordinate_map_of_root(501, 100_000, 65_536))), "0 1 1\n1 2 65535\n");
+        let own = outside(&commands_map(&subordinate_map_of_root(501, 100_000, 65_536)), 0);
+        assert_eq!(own, Some(COMMANDS_ROOT));
     }
 
     #[test]

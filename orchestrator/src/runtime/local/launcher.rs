@@ -2,7 +2,7 @@
 //! can enter namespaces and fork safely.
 //!
 //! ```text
-//! daemon ── plan on stdin ──▶ launcher: socket, cgroup files, unshare ── fork ──▶ first process: root, ids, limits
+//! daemon ── plan on stdin ──▶ launcher: cgroup files, unshare, socket ── fork ──▶ first process: root, ids, limits
 //!        ◀─ pid, on stdout ──                                                     (PID 1 of the sandbox)
 //!        records the sandbox
 //!        ── one byte ───────▶          passes it on ────────────────────────────▶ exec runner
@@ -16,22 +16,28 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use nix::sched::CloneFlags;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr};
 
 use super::first_process::{self, Request};
-use super::plan::{LaunchPlan, LaunchReport, UserNamespace, UserPlan};
-use super::{idmap, ids, mount_workspace, shown};
+use super::plan::{LaunchPlan, LaunchReport, Step, UserNamespace, UserPlan};
+use super::{idmap, ids, mount_workspace, proc_files, shown};
 use crate::sys::{pidfd, process};
 
 /// The hidden subcommand that makes `cove` a launcher.
 pub const SUBCOMMAND: &str = "__launch-sandbox";
 
+/// The argument with which a launcher makes the namespaces that every sandbox has before it reads the plan.
+pub const NAMESPACES_AHEAD: &str = "namespaces-ahead";
+
 /// The byte that the daemon sends once it has recorded the sandbox on disk.
 pub const KEEP: u8 = b'k';
+
+/// How many connections wait for the runner to accept them, if the kernel allows as many: more than it accepts at once.
+const BACKLOG: i32 = 4096;
 
 /// The largest plan that is read. One with every variable and step is a few KiB.
 const MAX_PLAN_BYTES: u64 = 4 << 20;
@@ -65,13 +71,16 @@ pub fn main() -> Option<ExitCode> {
     if subcommand == shown::PROBE_SUBCOMMAND {
         return Some(shown::probe(arguments.collect()));
     }
+    if subcommand == proc_files::PROBE_SUBCOMMAND {
+        return Some(proc_files::probe());
+    }
     if subcommand == mount_workspace::SUBCOMMAND {
-        return Some(mount_workspace::main(Path::new(&arguments.next()?)));
+        return Some(mount_workspace::main(arguments.next()?.to_str()?));
     }
     if subcommand != SUBCOMMAND {
         return None;
     }
-    let (report, code) = match run() {
+    let (report, code) = match run(arguments.next().is_some_and(|argument| argument == NAMESPACES_AHEAD)) {
         Ok(()) => (LaunchReport::Running, ExitCode::SUCCESS),
         Err(failed) => (LaunchReport::Failed { step: failed.step, error: failed.error }, ExitCode::FAILURE),
     };
@@ -91,15 +100,29 @@ fn await_keep() -> io::Result<()> {
     if answer[0] == KEEP { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-fn run() -> Result<(), LaunchError> {
+/// The namespaces that do not depend on the plan, except for that of processes: it would count for every child of the launcher.
+const AHEAD: CloneFlags = CloneFlags::CLONE_NEWIPC.union(CloneFlags::CLONE_NEWUTS).union(CloneFlags::CLONE_NEWNET);
+
+fn run(is_ahead: bool) -> Result<(), LaunchError> {
+    // It belongs to the network namespace in which it was made, and a sandbox should not see it in its own.
+    let socket = nix::sys::socket::socket(
+        AddressFamily::Unix,
+        SockType::Stream,
+        SockFlag::SOCK_CLOEXEC,
+        /* protocol */ None,
+    )
+    .at("making the runner's socket")?;
+    if is_ahead {
+        nix::sched::unshare(AHEAD).at("making namespaces")?;
+    }
     let plan = read_plan().at("reading the plan")?;
     // Until the runner sets its own umask, nothing that is made here is readable by others.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     // Opened before the user namespace is entered: the kernel checks the permissions of the user who opened them.
     let cgroups = open_all(&plan.cgroups.launcher)?;
-    let fds = first_process::InheritedFds {
+    let mut fds = first_process::InheritedFds {
         runner: File::open(&plan.runner).at(format!("opening the runner {}", plan.runner.display()))?.into(),
-        socket: listen(&plan.socket).at(format!("listening on {}", plan.socket.display()))?,
+        socket: listen(socket, &plan.socket).at(format!("listening on {}", plan.socket.display()))?,
         log: File::options()
             .create(true)
             .append(true)
@@ -108,6 +131,7 @@ fn run() -> Result<(), LaunchError> {
             .at(format!("opening {}", plan.log.display()))?
             .into(),
         idmaps: idmap::namespaces(&plan)?,
+        proc_files: Vec::new(),
         cgroups: open_all(&plan.cgroups.first_process)?,
         runner_cgroups: open_all(&plan.cgroups.runner)?,
         commands_cgroups: open_all(&plan.cgroups.commands)?,
@@ -115,10 +139,17 @@ fn run() -> Result<(), LaunchError> {
     if plan.users.how != UserNamespace::Last {
         enter_own_user_namespace(&plan.users)?;
     }
+    if plan.steps.contains(&Step::Serve) {
+        // The kernel wants them from the user namespace in which the files are mounted.
+        fds.proc_files = proc_files::connect().at("opening connections for files of /proc")?;
+    }
     // Not the mount namespace: the launcher still needs the host's `/proc`.
     let mut namespaces = CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
     namespaces.set(CloneFlags::CLONE_NEWPID, plan.protections.private_pids);
     namespaces.set(CloneFlags::CLONE_NEWNET, plan.protections.network);
+    if is_ahead {
+        namespaces.remove(AHEAD);
+    }
     nix::sched::unshare(namespaces).at("making namespaces")?;
     let (from_child, to_us) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
     let (from_us, to_child) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("making a pipe")?;
@@ -148,15 +179,16 @@ fn read_plan() -> io::Result<LaunchPlan> {
 
 /// Binds the runner's socket by way of its directory's descriptor: the path of a socket may have 107 bytes, and that of a data
 /// directory can be longer.
-fn listen(path: &Path) -> io::Result<OwnedFd> {
+fn listen(socket: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     };
     let directory = File::open(directory)?;
     let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
-    let listener = UnixListener::bind(&short)?;
+    nix::sys::socket::bind(socket.as_raw_fd(), &UnixAddr::new(&short)?)?;
     std::fs::set_permissions(&short, PermissionsExt::from_mode(0o600))?;
-    Ok(listener.into())
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
 }
 
 fn open_all(paths: &[PathBuf]) -> Result<Vec<File>, LaunchError> {

@@ -6,8 +6,10 @@
 
 use std::path::{Path, PathBuf};
 
+use shared_protocol::SANDBOX_USER;
 use shared_protocol::api::ResourcesView;
 
+use super::accounts::Accounts;
 use super::etc;
 use super::ids::IdRange;
 use super::plan::{DeviceNodes, Limits, Owner, Step};
@@ -15,7 +17,8 @@ use super::shown::{ETC, ShownDirectory, ShownFiles};
 use crate::runtime::files;
 use crate::runtime::policy::{
     FILES_ROOT, FILES_WORKSPACE, MASKED, MAX_OPEN_FILES, MAX_TERMINALS, READ_ONLY, SCRATCH, SCRATCH_INODES,
-    SMALL_BYTES, SMALL_INODES, STATE, STATE_INODES, WORKSPACE, disk,
+    SMALL_BYTES, SMALL_INODES, STATE, STATE_INODES, TRUST, TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_BYTES, TRUST_STORES,
+    WORKSPACE, disk, shm,
 };
 
 /// Directories that are hidden although the operator may have named their parent: the daemon's own configuration.
@@ -31,6 +34,29 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
+const ROOT_HOME: &str = "/root";
+
+/// Directories of the host image for root: where programs log, and where mail goes.
+const ROOT_DIRECTORIES: [&str; 4] = ["/var/log", "/var/cache", "/var/spool", "/var/mail"];
+
+/// Where apt keeps its settings, lists and downloads. On a host with its database.
+const DPKG: &str = "/var/lib/dpkg";
+const APT_DIRECTORIES: [&str; 10] = [
+    "/etc/apt",
+    "/etc/apt/apt.conf.d",
+    "/var/cache/apt",
+    "/var/cache/apt/archives",
+    "/var/cache/apt/archives/partial",
+    "/var/cache/debconf",
+    "/var/lib/apt",
+    "/var/lib/apt/lists",
+    "/var/lib/apt/lists/partial",
+    "/var/lib/systemd",
+];
+
+/// Login programs such as `su` want this file. The limits of a sandbox are not set by it.
+const LOGIN_LIMITS: [&str; 2] = ["/etc/security", "/etc/security/limits.conf"];
+
 /// The id of the group `tty`, the same in every distribution.
 const TTY_GROUP: u32 = 5;
 
@@ -39,41 +65,59 @@ const TTY_GROUP: u32 = 5;
 pub struct Owners {
     pub host: Owner,
     pub runner: Owner,
+    /// The user of commands.
     pub user: Owner,
+    /// The ordinary user, who owns `/home/sandbox` also where commands are root.
+    pub sandbox: Owner,
     /// The id that stands for the group `tty`.
     pub tty_group: u32,
 }
 
 impl Owners {
     /// The host's ids, for a daemon that is root.
-    pub fn outside(base: u32, user: u32) -> Self {
+    pub fn outside(base: u32, user: Owner) -> Self {
         let owner = |id: u32| Owner { uid: base + id, gid: base + id };
-        Self {
-            host: Owner { uid: 0, gid: 0 },
-            runner: owner(0),
-            user: Owner { uid: user, gid: user },
-            tty_group: base + TTY_GROUP,
-        }
+        Self { host: Owner { uid: 0, gid: 0 }, runner: owner(0), user, sandbox: user, tty_group: base + TTY_GROUP }
     }
 
     /// The ids inside, for the daemon of an ordinary user. Without subordinate ids, everything belongs to the single user.
     pub fn inside(user: u32, has_others: bool) -> Self {
         let only = Owner { uid: user, gid: user };
         let root = if has_others { Owner { uid: 0, gid: 0 } } else { only };
-        Self { host: root, runner: root, user: only, tty_group: if has_others { TTY_GROUP } else { user } }
+        let tty_group = if has_others { TTY_GROUP } else { user };
+        Self { host: root, runner: root, user: only, sandbox: only, tty_group }
+    }
+
+    /// The ids of a sandbox whose commands are root. `first` stands for that root, and the ids after it for everyone else.
+    pub fn of_root(first: u32, runner: u32) -> Self {
+        let owner = |id: u32| Owner { uid: id, gid: id };
+        Self {
+            host: owner(first),
+            runner: owner(runner),
+            user: owner(first),
+            sandbox: owner(first + SANDBOX_USER),
+            tty_group: first + TTY_GROUP,
+        }
     }
 }
 
 /// The workspace to mount, with its id mapping.
-pub struct WorkspaceSource {
-    pub path: PathBuf,
-    pub idmap: Option<Vec<IdRange>>,
+pub enum WorkspaceSource {
+    Directory { path: PathBuf, idmap: Option<Vec<IdRange>> },
+    Subvolume { device: PathBuf, subvolume: u64, idmap: Vec<IdRange> },
 }
 
 impl WorkspaceSource {
     fn mounted_at(&self, path: &str) -> Step {
-        let (source, idmap) = (self.path.clone(), self.idmap.clone());
-        Step::Bind { source, path: path.into(), writable: true, idmap }
+        let place = path.to_owned();
+        match self {
+            Self::Directory { path, idmap } => {
+                Step::Bind { source: path.clone(), path: place, writable: true, idmap: idmap.clone() }
+            }
+            Self::Subvolume { device, subvolume, idmap } => {
+                Step::Subvolume { device: device.clone(), subvolume: *subvolume, path: place, idmap: idmap.clone() }
+            }
+        }
     }
 }
 
@@ -85,44 +129,75 @@ pub struct Layout<'a> {
     pub workspace: Option<WorkspaceSource>,
     /// The cgroups that the sandbox sees below `/sys/fs/cgroup`: host path and name.
     pub cgroups: &'a [(PathBuf, String)],
+    /// The certificate authority of the session, as PEM.
+    pub authority: Option<&'a str>,
+    /// Whether the image's own bundle of authorities can be replaced: not where programs may want to replace it themselves.
+    pub covers_stores: bool,
     /// The size of the runner's own directory.
     pub scratch_bytes: u64,
     /// The size of the directory for the states of shells.
     pub state_bytes: u64,
+    /// The steps that show the sandbox its own limits: before `/sys` is made read-only, and after `/proc` is mounted.
+    pub own_limits: Vec<Step>,
+    /// How a sandbox may change its root.
+    pub writable_root: Option<WritableRoot>,
+    /// The accounts of the host image if commands are root, and `None` if they are not.
+    pub root: Option<&'a Accounts>,
+}
+
+/// A root that the sandbox may change.
+#[derive(Debug, Clone)]
+pub struct WritableRoot {
+    /// Who owns what is made for the root.
+    pub owner: Owner,
+    /// Whose the files of the host are.
+    pub idmap: Option<Vec<IdRange>>,
 }
 
 impl Layout<'_> {
     /// The steps that fill an empty root with the host's own system. `etc_names` are the names in `/etc` to show.
     pub fn host(&self, shown: &ShownFiles, etc_names: &[String]) -> Vec<Step> {
-        let owner = self.owners.host;
+        let owner = self.root_owner();
         let directory = |path: &str, mode| Step::Directory { path: path.into(), mode, owner };
         let mut steps = vec![
-            directory("/root", 0o700),
+            directory(ROOT_HOME, 0o700),
             directory("/home", 0o755),
             directory("/var", 0o755),
             directory("/var/lib", 0o755),
             directory("/sys", 0o755),
             directory(ETC, 0o755),
         ];
+        if self.root.is_some() && self.writable_root.is_some() {
+            steps.extend(ROOT_DIRECTORIES.map(|path| directory(path, 0o755)));
+            if shown.directories.iter().any(|directory| directory.path == Path::new(DPKG)) {
+                steps.extend(APT_DIRECTORIES.map(|path| directory(path, 0o755)));
+            }
+            let [security, limits] = LOGIN_LIMITS;
+            steps.push(directory(security, 0o755));
+            steps.push(Step::File { path: limits.into(), content: String::new(), mode: 0o644, owner });
+        }
         if shown.directories.iter().any(|directory| directory.path.starts_with("/nix")) {
             steps.push(directory("/nix", 0o755));
         }
         let link =
             |(name, target): &(String, String)| Step::Symlink { path: format!("/{name}"), target: target.clone() };
         steps.extend(shown.links.iter().map(link));
-        steps.extend(shown.directories.iter().map(show));
+        steps.extend(shown.directories.iter().map(|directory| self.show(directory)));
         steps.extend(self.own_files());
-        steps.push(Step::ShowNames {
-            source: ETC.into(),
-            path: ETC.into(),
-            names: etc_names.to_vec(),
-            view: shown.etc.view(),
+        let (source, path, names) = (PathBuf::from(ETC), ETC.to_owned(), etc_names.to_vec());
+        steps.push(match &self.writable_root {
+            None => Step::ShowNames { source, path, names, view: shown.etc.view() },
+            Some(WritableRoot { owner, .. }) => {
+                let names = if self.root.is_some() { etc::with_those_of_root(&names) } else { names };
+                Step::CopyNames { source, path, names, owner: *owner }
+            }
         });
         let is_visible = |path: &Path| {
             let name = path.strip_prefix(ETC).ok().and_then(|rest| rest.components().next());
             name.is_none_or(|name| etc::is_one_of(etc_names, &name.as_os_str().to_string_lossy()))
         };
-        steps.extend(shown.submounts.iter().filter(|submount| is_visible(&submount.path)).map(show));
+        let visible = shown.submounts.iter().filter(|submount| is_visible(&submount.path));
+        steps.extend(visible.map(|submount| self.show(submount)));
         for path in shown.mounted_files.iter().filter(|path| is_visible(path)) {
             let (source, path) = (path.clone(), path.to_string_lossy().into_owned());
             steps.push(Step::Bind { source, path, writable: false, idmap: None });
@@ -138,8 +213,35 @@ impl Layout<'_> {
     /// The files of `/etc` that Cove writes instead of showing the host's.
     fn own_files(&self) -> impl Iterator<Item = Step> {
         let hostname = ("hostname", format!("{}\n", self.hostname));
-        let file = |(name, content): (&str, String)| Step::File { path: format!("{ETC}/{name}"), content, mode: 0o444 };
-        files::system_files().into_iter().chain([hostname]).map(file)
+        let (owner, mode) = (self.root_owner(), if self.writable_root.is_some() { 0o644 } else { 0o444 });
+        let file = move |(name, content): (&str, String)| {
+            let path = format!("{ETC}/{name}");
+            Step::File { path, content, mode, owner }
+        };
+        let accounts = self.root;
+        let system_file = move |(name, content): (&'static str, String)| match (name, accounts) {
+            ("passwd", Some(accounts)) => (name, accounts.passwd.clone()),
+            ("group", Some(accounts)) => (name, accounts.group.clone()),
+            _ => (name, content),
+        };
+        files::system_files().into_iter().map(system_file).chain([hostname]).map(file)
+    }
+
+    /// The owner of what is made for the root.
+    fn root_owner(&self) -> Owner {
+        self.writable_root.as_ref().map_or(self.owners.host, |root| root.owner)
+    }
+
+    /// Shows a directory of the host, and lets the sandbox change it if it may change its root.
+    fn show(&self, directory: &ShownDirectory) -> Step {
+        let (source, path) = (directory.path.clone(), directory.path.to_string_lossy().into_owned());
+        match &self.writable_root {
+            None => Step::Show { source, path, view: directory.overlay.view() },
+            Some(WritableRoot { idmap, .. }) => {
+                let name = show_name(&path);
+                Step::Overlay { source, path, name, idmap: idmap.clone() }
+            }
+        }
     }
 
     /// The steps for an image's own root. The import has added the mount points that the image lacked.
@@ -195,8 +297,12 @@ impl Layout<'_> {
             self.state(),
             self.disk("tmp", "/tmp", 0o1777, owners.host),
             self.disk("var-tmp", "/var/tmp", 0o1777, owners.host),
-            self.disk("home", "/home/sandbox", 0o755, owners.user),
+            self.disk("home", "/home/sandbox", 0o755, owners.sandbox),
         ];
+        // In a root that can be changed, it is a directory like any other.
+        if self.root.is_some() && self.writable_root.is_none() {
+            steps.push(self.disk("root-home", ROOT_HOME, 0o700, owners.user));
+        }
         steps.push(match &self.workspace {
             None => self.disk("workspace", WORKSPACE, 0o755, owners.user),
             Some(workspace) => workspace.mounted_at(WORKSPACE),
@@ -204,7 +310,24 @@ impl Layout<'_> {
         steps.extend(self.devices());
         steps.extend(proc());
         steps.extend(self.cgroup_view());
+        steps.extend(self.authority.map(|authority| self.trust(authority)).into_iter().flatten());
         steps
+    }
+
+    /// A read-only directory with the certificate authorities that programs trust.
+    fn trust(&self, authority: &str) -> [Step; 4] {
+        let (stores, owner) = (TRUST_STORES.map(str::to_owned).to_vec(), self.owners.host);
+        [
+            Step::Tmpfs { path: TRUST.into(), bytes: TRUST_BYTES, inodes: SMALL_INODES, mode: 0o755, owner },
+            Step::File { path: TRUST_AUTHORITY.into(), content: authority.to_owned(), mode: 0o444, owner },
+            Step::TrustBundle {
+                path: TRUST_BUNDLE.into(),
+                authority: authority.to_owned(),
+                stores,
+                covers_stores: self.covers_stores,
+            },
+            Step::ReadOnly { path: TRUST.into() },
+        ]
     }
 
     /// The directory `/dev` with these devices.
@@ -224,7 +347,8 @@ impl Layout<'_> {
         let mut steps = vec![self.device_nodes_of(&DEVICES)];
         steps.extend(DEVICE_LINKS.map(|(path, target)| Step::Symlink { path: path.into(), target: target.into() }));
         steps.push(Step::Devpts { path: "/dev/pts".into(), tty_group: owners.tty_group, max: MAX_TERMINALS });
-        steps.push(self.disk("shm", "/dev/shm", 0o1777, owners.host));
+        let (name, path) = ("shm".to_owned(), "/dev/shm".to_owned());
+        steps.push(Step::Memory { name, path, mode: 0o1777, owner: owners.host });
         steps
     }
 
@@ -241,6 +365,7 @@ impl Layout<'_> {
             let source = source.clone();
             steps.push(Step::Bind { source, path, writable: false, idmap: None });
         }
+        steps.extend(self.own_limits.iter().cloned());
         steps.push(Step::ReadOnly { path: "/sys".into() });
         steps
     }
@@ -248,6 +373,11 @@ impl Layout<'_> {
     fn disk(&self, name: &str, path: &str, mode: u32, owner: Owner) -> Step {
         Step::Disk { name: name.into(), path: path.into(), mode, owner }
     }
+}
+
+/// The name on the disk of what a session changes in a directory of the host.
+pub fn show_name(path: &str) -> String {
+    path.trim_start_matches('/').replace('/', "-")
 }
 
 /// The process file system, without what shows the host.
@@ -258,15 +388,12 @@ fn proc() -> Vec<Step> {
     steps
 }
 
-fn show(directory: &ShownDirectory) -> Step {
-    let path = directory.path.to_string_lossy().into_owned();
-    Step::Show { source: directory.path.clone(), path, view: directory.overlay.view() }
-}
-
 /// The directories inside in which files can be changed after these steps.
 pub fn writable_places(steps: &[Step]) -> Vec<String> {
     let place = |step: &Step| match step {
         Step::Disk { path, .. }
+        | Step::Subvolume { path, .. }
+        | Step::Memory { path, .. }
         | Step::Tmpfs { path, .. }
         | Step::Devices { path, .. }
         | Step::Proc { path }
@@ -278,130 +405,16 @@ pub fn writable_places(steps: &[Step]) -> Vec<String> {
     steps.iter().filter_map(place).filter(|place| !is_read_only(place)).collect()
 }
 
-pub fn limits(resources: &ResourcesView, has_cgroups: bool) -> Limits {
-    let disk = disk(resources);
+pub fn limits(resources: &ResourcesView, has_cgroups: bool, has_disk: bool) -> Limits {
+    let memory = if has_disk { shm(resources) } else { disk(resources) };
     Limits {
-        disk_bytes: disk.bytes,
-        disk_inodes: disk.inodes,
+        memory_bytes: memory.bytes,
+        memory_inodes: memory.inodes,
         open_files: MAX_OPEN_FILES,
         processes: (!has_cgroups).then_some(resources.pids),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::shown::OverlaySupport;
-    use super::*;
-
-    fn layout(workspace: Option<WorkspaceSource>) -> Vec<Step> {
-        let cgroups = [(PathBuf::from("/sys/fs/cgroup/cove/x"), String::new())];
-        let layout = Layout {
-            owners: Owners::outside(0x7000_0000, 0x7000_03e8),
-            hostname: "x",
-            device_nodes: DeviceNodes::Own,
-            workspace,
-            cgroups: &cgroups,
-            scratch_bytes: 1 << 20,
-            state_bytes: 1 << 20,
-        };
-        let directory = |path: &str| ShownDirectory { path: path.into(), overlay: OverlaySupport::Possible };
-        let shown = ShownFiles {
-            links: vec![("bin".into(), "usr/bin".into())],
-            directories: vec![directory("/usr"), directory("/nix/store")],
-            submounts: vec![directory("/usr/local"), directory("/etc/ssl/certs"), directory("/etc/secret")],
-            mounted_files: vec!["/etc/resolv.conf".into(), "/usr/lib/libcuda.so".into()],
-            etc: OverlaySupport::Possible,
-            images: OverlaySupport::Possible,
-        };
-        layout.host(&shown, &etc::names(&[]))
-    }
-
-    #[test]
-    fn of_the_host_only_a_workspace_can_be_written_to() {
-        let workspace = WorkspaceSource { path: "/data/workspaces/w".into(), idmap: None };
-        for step in layout(Some(workspace)) {
-            if let Step::Bind { source, writable: true, .. } = step {
-                assert_eq!(source, Path::new("/data/workspaces/w"));
-            }
-        }
-    }
-
-    #[test]
-    fn files_can_be_changed_where_something_of_the_sandboxs_own_is_mounted() {
-        let workspace = WorkspaceSource { path: "/data/workspaces/w".into(), idmap: None };
-        let mut places = writable_places(&layout(Some(workspace)));
-        places.sort();
-        let own = [
-            "/dev",
-            "/dev/shm",
-            "/home/sandbox",
-            "/proc",
-            "/run",
-            "/run/cove",
-            "/run/cove/state",
-            "/tmp",
-            "/var/tmp",
-            "/workspace",
-        ];
-        assert_eq!(places, own);
-    }
-
-    #[test]
-    fn nothing_private_of_the_host_is_a_source() {
-        let sources: Vec<PathBuf> = layout(None)
-            .into_iter()
-            .filter_map(|step| match step {
-                Step::Bind { source, .. } | Step::Show { source, .. } | Step::ShowNames { source, .. } => Some(source),
-                _ => None,
-            })
-            .collect();
-        for private in ["/root", "/home", "/run", "/var/run", "/tmp", "/srv", "/proc", "/sys/kernel"] {
-            assert!(sources.iter().all(|source| !source.starts_with(private)), "{private} is shown");
-        }
-        assert!(!sources.contains(&PathBuf::from("/")));
-    }
-
-    #[test]
-    fn a_sandbox_for_the_files_of_a_workspace_has_the_workspace_and_nothing_of_the_host() {
-        let workspace = WorkspaceSource { path: "/data/workspaces/w".into(), idmap: None };
-        let owners = Owners::outside(0x7000_0000, 0x7000_03e8);
-        let cgroups = [(PathBuf::from("/sys/fs/cgroup/cove/x"), String::new())];
-        let layout = Layout {
-            owners,
-            hostname: "box",
-            device_nodes: DeviceNodes::Own,
-            workspace: Some(workspace),
-            cgroups: &cgroups,
-            scratch_bytes: 1 << 20,
-            state_bytes: 1 << 20,
-        };
-        let binds: Vec<(PathBuf, String)> = layout
-            .workspace_files()
-            .into_iter()
-            .filter_map(|step| match step {
-                Step::Bind { source, path, .. } => Some((source, path)),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(binds, [(PathBuf::from("/data/workspaces/w"), FILES_WORKSPACE.to_owned())]);
-    }
-
-    #[test]
-    fn what_the_host_has_mounted_in_etc_is_shown_only_below_a_name_that_is_shown() {
-        let steps = layout(None);
-        let is_shown = |wanted: &str| {
-            steps.iter().any(|step| matches!(step, Step::Show { path, .. } | Step::Bind { path, .. } if path == wanted))
-        };
-        assert!(is_shown("/usr/local") && is_shown("/etc/ssl/certs") && is_shown("/usr/lib/libcuda.so"));
-        assert!(!is_shown("/etc/secret") && !is_shown("/etc/resolv.conf"));
-    }
-
-    #[test]
-    fn masks_come_after_proc_is_mounted() {
-        let steps = layout(None);
-        let proc = steps.iter().position(|step| matches!(step, Step::Proc { .. })).unwrap();
-        let first_mask =
-            steps.iter().position(|step| matches!(step, Step::Mask { path } if path.starts_with("/proc"))).unwrap();
-        assert!(proc < first_mask);
-    }
-}
+#[path = "layout_test.rs"]
+mod tests;

@@ -1,17 +1,21 @@
 //! The embedded runtime: sandboxes from Linux namespaces. It needs no container engine and no image.
 //!
-//! `layout` decides which files a sandbox sees, `ids` its users, `cgroup` its limits and `seccomp` its system calls; `plan`
-//! is the result. `launch` sends the plan to the `launcher`, a process that makes the sandbox, and `first_process` and
+//! `layout` decides which files a sandbox sees, `ids` and `users` its users, `cgroup` its limits and `seccomp` its system calls; `plan`
+//! is the result. `disks` has their files. `launch` sends the plan to the `launcher`, a process that makes the sandbox, and `first_process` and
 //! `root` are the sandbox's own first steps. `mount_workspace` mounts a workspace in a sandbox that runs. `create` and this
 //! file are the daemon's side: they make, watch and remove sandboxes, and `running` and `sandbox_dir` know which exist.
 //!
 //! **Invariant:** a sandbox is recorded in its directory before any part of it exists, and the record is removed last.
 
+mod accounts;
 mod cgroup;
+mod commit;
 mod create;
+mod disks;
 mod etc;
 mod first_process;
 mod host;
+mod host_copy;
 mod host_view;
 mod idmap;
 mod ids;
@@ -21,11 +25,14 @@ mod launcher;
 mod layout;
 mod mount_workspace;
 mod plan;
+mod proc_files;
 mod root;
 mod running;
 mod sandbox_dir;
 mod seccomp;
 mod shown;
+mod snapshots;
+mod users;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -33,26 +40,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use shared_protocol::api::{ImageView, NetworkSpec, StatsView};
-use shared_protocol::{RuntimeName, SessionId};
+use shared_protocol::api::{ImageView, NetworkSpec, SessionUser, StatsView};
+use shared_protocol::runner::SandboxState;
+use shared_protocol::{RuntimeName, SessionId, SnapshotId};
 
 pub use cgroup::{Cgroups, TotalLimits};
-pub use host::{Host, Users};
+pub use disks::{DiskReport, Disks, DisksConfig, OldContent, WORKSPACE_RECORDS, WorkspaceDisks, room_on_disk};
+pub use host::{Host, Users, is_at_least};
 pub use launcher::main as launcher_main;
 pub use plan::Protections;
 
 use self::images::Images;
+use self::launch::{Launchers, Namespaces, Stock};
 use self::running::{RunningSandbox, RunningSandboxes};
-use self::sandbox_dir::{ProcessRecord, SandboxDir};
+use self::sandbox_dir::{ProcessRecord, SandboxDir, SandboxRecord};
 use super::{
-    ProcessSample, Purpose, Runtime, RuntimeError, Sandbox, SandboxSockets, SandboxSpec, WorkspaceMount, files,
-    instance_name,
+    Origin, ProcessSample, Purpose, RootChanges, Runtime, RuntimeError, Sandbox, SandboxSpec, WayOut, WorkspaceMount,
+    files, instance_name,
 };
 use crate::config::Protection;
 use crate::disk::{DiskError, DiskThreads};
 use crate::failpoint;
 use crate::runner_address::RunnerAddress;
-use crate::spec::{LateWorkspaces, SessionSpec};
+use crate::spec::{DiskPlace, LateWorkspaces, SessionSpec};
 use crate::sys::pidfd;
 
 #[derive(Debug, Clone)]
@@ -67,6 +77,8 @@ pub struct LocalConfig {
     pub etc: Vec<String>,
     /// The protections to turn off. Empty, except in tests that show what a protection is for.
     pub disabled_protections: Vec<Protection>,
+    /// Where the disks of sandboxes are.
+    pub disks: DisksConfig,
     /// The limits of all sandboxes together. `None` for a runtime with a single sandbox.
     pub total: Option<TotalLimits>,
 }
@@ -75,6 +87,7 @@ pub struct LocalRuntime {
     images: Arc<Images>,
     host: Host,
     cgroups: Cgroups,
+    disks: Disks,
     /// The threads for work in the data directory.
     disk: DiskThreads,
     /// The file that the embedded runner was written to.
@@ -83,7 +96,12 @@ pub struct LocalRuntime {
     /// The names in the host's `/etc` that sandboxes see.
     etc_names: Vec<String>,
     sandboxes: PathBuf,
+    /// The directory of snapshots.
+    snapshots: PathBuf,
+    /// The directory with a record for each workspace on a disk.
+    workspace_records: PathBuf,
     running: RunningSandboxes,
+    launchers: Launchers,
 }
 
 impl LocalRuntime {
@@ -92,6 +110,11 @@ impl LocalRuntime {
     pub fn new(config: LocalConfig) -> Result<Self, RuntimeError> {
         let sandboxes = config.data_dir.join("sandboxes");
         files::private_directory(&sandboxes).map_err(|e| failed("making the directory of sandboxes", e))?;
+        let snapshots = config.data_dir.join("snapshots");
+        files::private_directory(&snapshots).map_err(|e| failed("making the directory of snapshots", e))?;
+        let workspace_records = config.data_dir.join(WORKSPACE_RECORDS);
+        let content = snapshots::old_content(&snapshots, &sandboxes, &workspace_records);
+        let content = content.map_err(|e| failed("looking for workspaces, snapshots and stopped sessions", e))?;
         let runner = files::write_runner(&config.data_dir).map_err(|e| failed("writing the runner", e))?;
         let mut host = Host::look(&config.data_dir).map_err(|e| failed("looking at the host", e))?;
         let name = instance_name(&config.data_dir);
@@ -117,11 +140,32 @@ impl LocalRuntime {
         }
         let etc_names = etc::names(&config.etc);
         let running = RunningSandboxes::new(&name);
-        let LocalConfig { images_dir, images, default_image, .. } = config;
-        let images = Arc::new(Images { dir: images_dir, configured: images, default: default_image });
+        let disks = Disks::open(&config.disks, &config.data_dir, content)?;
+        let LocalConfig { images_dir, images, default_image, total, .. } = config;
+        let images = Arc::new(Images::new(images_dir, images, default_image));
         images.warn_of_missing();
+        images.tell_of_host();
         let disk = DiskThreads::default();
-        Ok(Self { images, host, cgroups, disk, runner, protections, etc_names, sandboxes, running })
+        let namespaces = match host.users {
+            Users::Root if protections.network => Namespaces::Ahead,
+            _ => Namespaces::WithPlan,
+        };
+        let launchers = Launchers::new(namespaces, if total.is_some() { Stock::One } else { Stock::None });
+        Ok(Self {
+            images,
+            host,
+            cgroups,
+            disks,
+            disk,
+            runner,
+            protections,
+            etc_names,
+            sandboxes,
+            snapshots,
+            workspace_records,
+            running,
+            launchers,
+        })
     }
 
     fn directory(&self, id: &SessionId) -> SandboxDir {
@@ -129,23 +173,25 @@ impl LocalRuntime {
     }
 
     /// Adds a sandbox to the table. From now on its end is noticed.
-    fn watch(
-        &self,
-        id: &SessionId,
-        pid: i32,
-        pidfd: Arc<std::os::fd::OwnedFd>,
-        network: Option<SandboxSockets>,
-    ) -> Sandbox {
+    fn watch(&self, id: &SessionId, pid: i32, pidfd: Arc<std::os::fd::OwnedFd>, network: Option<WayOut>) -> Sandbox {
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
         let why = move || match cgroups.oom_kills(&name) {
             0 => "its first process ended".to_owned(),
             kills => format!("its first process ended, after the kernel killed {kills} for memory"),
         };
         let ended = self.running.insert(id, RunningSandbox { pid, pidfd }, why);
-        Sandbox { address: RunnerAddress::Unix(self.directory(id).socket()), ended, network }
+        Sandbox {
+            address: RunnerAddress::Unix(self.directory(id).socket()),
+            ended,
+            network,
+            start_dir: None,
+            state: None,
+            newer_variables: BTreeMap::new(),
+        }
     }
 
-    async fn remove(&self, id: &SessionId) -> Result<(), RuntimeError> {
+    /// Kills the processes of a sandbox. Returns its record.
+    async fn end_processes(&self, id: &SessionId) -> Result<Option<SandboxRecord>, RuntimeError> {
         let directory = self.directory(id);
         let read = self.disk.run_for(id.as_str(), {
             let directory = directory.clone();
@@ -161,11 +207,11 @@ impl LocalRuntime {
                 |process| pidfd::open(process.pid).ok().filter(|_| process.is_alive()).map(Arc::new),
             ),
         };
-        let (cgroups, name) = (self.cgroups.clone(), id.to_string());
+        let (cgroups, name) = (&self.cgroups, id.as_str());
         if let Some(pidfd) = held {
             // A frozen process does not react to SIGKILL, and one without processor time is slow to close its files.
-            let _ = cgroups.freeze(&name, false);
-            cgroups.lift_cpu_limit(&name);
+            let _ = cgroups.thaw(name);
+            cgroups.lift_cpu_limit(name);
             match pidfd::kill(pidfd.as_fd()) {
                 Ok(()) => {
                     running::wait_for_end(&pidfd).await.map_err(|e| failed("waiting for the sandbox to end", e))?
@@ -174,18 +220,34 @@ impl LocalRuntime {
                 Err(error) => return Err(failed("ending the sandbox", error)),
             }
         }
+        Ok(recorded)
+    }
+
+    async fn remove(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        let recorded = self.end_processes(id).await?;
         failpoint::at("local.destroy.killed").map_err(|e| failed("ending the sandbox", e))?;
+        let (directory, cgroups, disks, name) =
+            (self.directory(id), self.cgroups.clone(), self.disks.clone(), id.to_string());
+        let images = self.images.clone();
         let work = move || {
             cgroups.remove(&name).map_err(|e| failed("removing the cgroup", e))?;
             failpoint::at("local.destroy.cgroup").map_err(|e| failed("removing the cgroup", e))?;
+            images.end_use(&directory.0);
+            disks.remove(&name).map_err(|e| failed(REMOVING_DISK, e))?;
+            failpoint::at("local.destroy.disk").map_err(|e| failed(REMOVING_DISK, e))?;
             directory.remove().map_err(|e| failed(REMOVING_DIRECTORY, e))?;
             failpoint::at("local.destroy.directory").map_err(|e| failed(REMOVING_DIRECTORY, e))
         };
         self.disk.run_for(id.as_str(), work).await.map_err(|e| failed(REMOVING_DIRECTORY, e.into()))??;
-        if let Some(record) = recorded {
+        if let Some(record) = recorded.filter(|record| !record.is_stopped) {
             self.running.free(record.block);
         }
         Ok(())
+    }
+
+    /// What needs the disks although no process of theirs runs. A directory that cannot be read counts as needed.
+    fn old_content(&self) -> OldContent {
+        snapshots::old_content(&self.snapshots, &self.sandboxes, &self.workspace_records).unwrap_or(OldContent::Needed)
     }
 }
 
@@ -204,11 +266,23 @@ impl Runtime for LocalRuntime {
         }
     }
 
+    fn trusts_authorities(&self, _network: &NetworkSpec) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
     fn opens_network(&self, _network: &NetworkSpec) -> Result<(), RuntimeError> {
         if self.protections.network {
             return Ok(());
         }
         Err(RuntimeError::Unsupported("the protection `network` is off: sandboxes have the host's own network".into()))
+    }
+
+    fn disks(&self) -> DiskPlace {
+        if self.disks.are_in_memory() { DiskPlace::Memory } else { DiskPlace::Disk }
+    }
+
+    fn disk_total_mb(&self) -> Option<u64> {
+        self.disks.total_bytes().map(|bytes| bytes >> 20)
     }
 
     async fn images(&self) -> Vec<ImageView> {
@@ -217,8 +291,8 @@ impl Runtime for LocalRuntime {
         self.disk.run(move || images.views(&name)).await.unwrap_or_default()
     }
 
-    async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
-        self.checked_image(spec).await.map(drop)
+    async fn check(&self, spec: &SessionSpec, origin: &Origin) -> Result<(), RuntimeError> {
+        self.checked_image(spec, origin).await
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, RuntimeError> {
@@ -228,7 +302,12 @@ impl Runtime for LocalRuntime {
         match self.start(spec, block).await {
             Ok(sandbox) => Ok(sandbox),
             Err(error) => {
-                if let Err(cleanup) = self.remove(&spec.id).await {
+                let cleaned = match spec.origin {
+                    // Its disk is all that there is of the session.
+                    Origin::Stopped => self.halt(&spec.id).await,
+                    Origin::Empty | Origin::Snapshot(_) => self.remove(&spec.id).await,
+                };
+                if let Err(cleanup) = cleaned {
                     tracing::error!(session_id = %spec.id, error = &cleanup as &dyn std::error::Error, "a failed create left something behind");
                 }
                 self.running.free(block);
@@ -252,6 +331,10 @@ impl Runtime for LocalRuntime {
         Ok(self.watch(id, process.pid, Arc::new(pidfd), network))
     }
 
+    fn workspace_disks(&self) -> Option<WorkspaceDisks> {
+        self.disks.workspaces()
+    }
+
     fn late_workspaces(&self) -> LateWorkspaces {
         // Without idmapped mounts, a sandbox with a workspace has to be started with the shared user.
         if self.host.users != Users::Root || self.host.idmap {
@@ -271,17 +354,29 @@ impl Runtime for LocalRuntime {
         let (pid, pidfd) = self.running.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
         let sandbox = pidfd.try_clone().map_err(|e| failed("copying the sandbox's pidfd", e))?;
         if self.host.users != Users::Root {
-            return mount_workspace::by_process(&workspace.path, sandbox).await;
+            return mount_workspace::by_process(workspace, None, sandbox).await;
         }
-        mount_workspace::by_thread(workspace.path.clone(), pid, sandbox).await
+        let directory = self.directory(id);
+        let record = settled(self.disk.run_for(id.as_str(), move || directory.read()).await);
+        let record = record.map_err(|e| failed("reading the sandbox's record", e))?;
+        // No root session is in a pool.
+        let user = record.image.as_ref().and_then(|image| image.user());
+        if let Some(user) = users::user_of_image(&self.host, SessionUser::Default, user) {
+            let map = users::workspace_map(record.block, user);
+            return mount_workspace::by_process(workspace, Some(&map), sandbox).await;
+        }
+        mount_workspace::by_thread(workspace.clone(), pid, sandbox).await
     }
 
     async fn stats(&self, id: &SessionId) -> Result<StatsView, RuntimeError> {
         let (pid, _) = self.running.process(id).ok_or_else(|| RuntimeError::Gone(id.clone()))?;
-        let (cgroups, name) = (self.cgroups.clone(), id.to_string());
+        let (cgroups, disks, name) = (self.cgroups.clone(), self.disks.clone(), id.to_string());
+        let directory = self.directory(id);
         blocking(move || {
             let mut stats = cgroups.stats(&name)?;
-            stats.disk_bytes = files::used_bytes(Path::new(&format!("/proc/{pid}/root/tmp")));
+            let in_memory = || files::used_tmpfs_bytes(Path::new(&format!("/proc/{pid}/root/tmp")));
+            let inherited = directory.read().map_or(0, |record| record.inherited);
+            stats.disk_bytes = disks.held_bytes(&name, inherited).or_else(in_memory);
             Ok(stats)
         })
         .await
@@ -301,7 +396,7 @@ impl Runtime for LocalRuntime {
 
     async fn pause(&self, id: &SessionId) -> Result<(), RuntimeError> {
         let (cgroups, name) = (self.cgroups.clone(), id.to_string());
-        let frozen = blocking(move || cgroups.freeze_all(&name)).await;
+        let frozen = blocking(move || cgroups.freeze(&name)).await;
         frozen.map_err(|e| match e.kind() {
             std::io::ErrorKind::Unsupported => {
                 RuntimeError::Unsupported(format!("sessions cannot be paused on this host: {e}"))
@@ -311,7 +406,55 @@ impl Runtime for LocalRuntime {
     }
 
     async fn resume(&self, id: &SessionId) -> Result<(), RuntimeError> {
-        self.cgroups.freeze(id.as_str(), false).map_err(|e| host_error("thawing the cgroup", e))
+        self.cgroups.thaw(id.as_str()).map_err(|e| host_error("thawing the cgroup", e))
+    }
+
+    fn keeps_disks(&self) -> Result<(), RuntimeError> {
+        self.disks.check_lasting()
+    }
+
+    async fn flush(&self, _id: &SessionId) {
+        let disks = self.disks.clone();
+        if let Err(error) = blocking(move || disks.sync()).await {
+            tracing::warn!(%error, "the disks could not be written before a snapshot");
+        }
+    }
+
+    async fn snapshot(
+        &self,
+        id: &SessionId,
+        snapshot: &SnapshotId,
+        state: Arc<SandboxState>,
+    ) -> Result<u64, RuntimeError> {
+        self.take_snapshot(id, snapshot, state).await
+    }
+
+    async fn keep_snapshot(&self, snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        self.sync_snapshot(snapshot).await
+    }
+
+    async fn remove_snapshot(&self, snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        self.drop_snapshot(snapshot).await
+    }
+
+    async fn list_snapshots(&self) -> Result<Vec<SnapshotId>, RuntimeError> {
+        self.snapshot_ids().await
+    }
+
+    fn commits(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
+        self.check_commit(spec)
+    }
+
+    async fn root_changes(&self, snapshot: &SnapshotId, spec: &SessionSpec) -> Result<RootChanges, RuntimeError> {
+        self.changes_in(snapshot, spec).await
+    }
+
+    async fn save_state(&self, id: &SessionId, state: Arc<SandboxState>) -> Result<(), RuntimeError> {
+        self.keep_state(id, state).await
+    }
+
+    async fn stop(&self, id: &SessionId) -> Result<(), RuntimeError> {
+        self.halt(id).await
     }
 
     async fn destroy(&self, id: &SessionId) -> Result<(), RuntimeError> {
@@ -320,7 +463,9 @@ impl Runtime for LocalRuntime {
 
     async fn list(&self) -> Result<Vec<SessionId>, RuntimeError> {
         let sandboxes = self.sandboxes.clone();
-        let listed = self.disk.run(move || files::names(&sandboxes)).await;
+        let disks = self.disks.clone();
+        let list = move || Ok(files::names(&sandboxes)?.into_iter().chain(disks.names()?).collect::<Vec<_>>());
+        let listed = self.disk.run(list).await;
         let mut names = settled(listed).map_err(|e| failed("listing sandboxes", e))?;
         names.extend(self.cgroups.list().map_err(|e| failed("listing cgroups", e))?);
         names.sort();
@@ -330,17 +475,20 @@ impl Runtime for LocalRuntime {
 
     fn close(&self) {
         self.cgroups.close();
+        self.disks.close(self.old_content());
     }
 }
 
 impl Drop for LocalRuntime {
     fn drop(&mut self) {
         self.cgroups.close();
+        self.disks.close(self.old_content());
     }
 }
 
 const MAKING_DIRECTORY: &str = "making the sandbox's directory";
 const REMOVING_DIRECTORY: &str = "removing the sandbox's directory";
+const REMOVING_DISK: &str = "removing the sandbox's disk";
 const GIVING_WORKSPACE: &str = "giving the workspace to its user";
 
 /// Work that the disk threads did not do counts as failed.

@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! root           copy the mount, mapped to the sandbox's users ──▶ enter its mount namespace ──▶ attach
+//!                (a process of its own, too, if the image names a user: its mapping has to be made)
 //! ordinary user  enter its user namespace ──▶ make a mount namespace ──▶ copy the mount ──▶ enter its mount namespace ──▶ attach
 //! ```
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
@@ -22,10 +23,11 @@ use shared_protocol::SANDBOX_USER;
 use tokio::process::Command;
 use tokio::sync::oneshot;
 
+use super::ids::IdRange;
 use super::launcher::{AtStep as _, LaunchError};
-use super::root;
+use super::{idmap, root};
 use crate::runtime::policy::WORKSPACE;
-use crate::runtime::{RuntimeError, files};
+use crate::runtime::{RuntimeError, WorkspaceMount, files};
 use crate::sys::mount;
 
 /// The hidden subcommand that makes `cove` mount a workspace.
@@ -46,7 +48,7 @@ fn timed_out(_: tokio::time::error::Elapsed) -> RuntimeError {
 
 /// Mounts a workspace as root. `sandbox` is a pidfd of the sandbox's first process and `pid` its number; the owners of the
 /// workspace's files are mapped to the users of its user namespace.
-pub async fn by_thread(source: PathBuf, pid: i32, sandbox: OwnedFd) -> Result<(), RuntimeError> {
+pub async fn by_thread(source: WorkspaceMount, pid: i32, sandbox: OwnedFd) -> Result<(), RuntimeError> {
     let (tell, told) = oneshot::channel();
     let work = move || {
         let _ = tell.send(mount_as_root(&source, pid, sandbox.as_fd()));
@@ -58,19 +60,23 @@ pub async fn by_thread(source: PathBuf, pid: i32, sandbox: OwnedFd) -> Result<()
     done.map_err(|LaunchError { step, error }| failed(io::Error::other(format!("{step}: {error}"))))
 }
 
-fn mount_as_root(source: &Path, pid: i32, sandbox: BorrowedFd<'_>) -> Result<(), LaunchError> {
-    files::give(source, SANDBOX_USER).at("giving the workspace to its user")?;
+fn mount_as_root(source: &WorkspaceMount, pid: i32, sandbox: BorrowedFd<'_>) -> Result<(), LaunchError> {
     // If another process has the number by now, the pidfd's process has ended, and entering its namespaces fails below.
     let users = File::open(format!("/proc/{pid}/ns/user")).at("opening the sandbox's user namespace")?;
-    let tree = root::writable_tree(source, Some(users.as_fd())).at("opening the workspace")?;
+    let tree = tree_as_root(source, users.as_fd())?;
     unshare(CloneFlags::CLONE_FS).at("leaving the daemon's working directory")?;
     attach_inside(tree.as_fd(), sandbox)
 }
 
-/// Mounts a workspace as an ordinary user. `sandbox` is a pidfd of the sandbox's first process.
-pub async fn by_process(source: &Path, sandbox: OwnedFd) -> Result<(), RuntimeError> {
+/// Mounts a workspace as an ordinary user, or as root with a mapping of its own. `sandbox` is a pidfd of the sandbox's first process.
+pub async fn by_process(
+    source: &WorkspaceMount,
+    map: Option<&[IdRange]>,
+    sandbox: OwnedFd,
+) -> Result<(), RuntimeError> {
+    let task = serde_json::to_string(&(source, map)).map_err(|e| failed(e.into()))?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg(SUBCOMMAND).arg(source).env_clear().current_dir("/").kill_on_drop(true);
+    command.arg(SUBCOMMAND).arg(task).env_clear().current_dir("/").kill_on_drop(true);
     command.stdin(Stdio::from(sandbox)).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let output = tokio::time::timeout(TIMEOUT, command.output()).await.map_err(timed_out)?.map_err(failed)?;
     if output.status.success() {
@@ -81,13 +87,22 @@ pub async fn by_process(source: &Path, sandbox: OwnedFd) -> Result<(), RuntimeEr
 }
 
 /// The whole program of the process that [`by_process`] starts. It has one thread.
-pub fn main(source: &Path) -> ExitCode {
-    match mount_as_user(source) {
+pub fn main(task: &str) -> ExitCode {
+    match mount(task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(LaunchError { step, error }) => {
             println!("{step}: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn mount(task: &str) -> Result<(), LaunchError> {
+    let task = serde_json::from_str(task).map_err(io::Error::from).at("reading what to mount")?;
+    let (source, map): (WorkspaceMount, Option<Vec<IdRange>>) = task;
+    match map {
+        None => mount_as_user(source.directory().at("opening the workspace")?),
+        Some(map) => mount_mapped(&source, &map),
     }
 }
 
@@ -99,6 +114,25 @@ fn mount_as_user(source: &Path) -> Result<(), LaunchError> {
     unshare(CloneFlags::CLONE_NEWNS).at("making a mount namespace")?;
     let tree = root::writable_tree(source, None).at("opening the workspace")?;
     attach_inside(tree.as_fd(), sandbox)
+}
+
+/// Mounts a workspace as root in a sandbox whose user of commands is not the one that workspaces belong to.
+fn mount_mapped(source: &WorkspaceMount, map: &[IdRange]) -> Result<(), LaunchError> {
+    let users = idmap::make(map)?;
+    let tree = tree_as_root(source, users.as_fd())?;
+    attach_inside(tree.as_fd(), io::stdin().as_fd())
+}
+
+/// A copy of the workspace's mount, with owners mapped to the users of a namespace.
+fn tree_as_root(source: &WorkspaceMount, users: BorrowedFd<'_>) -> Result<OwnedFd, LaunchError> {
+    let tree = match source {
+        WorkspaceMount::Directory(path) => {
+            files::give(path, SANDBOX_USER).at("giving the workspace to its user")?;
+            root::writable_tree(path, Some(users))
+        }
+        WorkspaceMount::Subvolume { device, subvolume } => root::subvolume_tree(device, *subvolume, users),
+    };
+    tree.at("opening the workspace")
 }
 
 fn attach_inside(tree: BorrowedFd<'_>, sandbox: BorrowedFd<'_>) -> Result<(), LaunchError> {

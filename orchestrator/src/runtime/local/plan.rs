@@ -4,7 +4,7 @@
 //! are ids as the launcher sees them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ pub struct LaunchPlan {
     /// An empty directory on the host. The new root is mounted over it, in the sandbox's own mount namespace.
     pub mount_point: PathBuf,
     pub root: RootPlan,
+    /// The sandbox's disk. Without one, its files are in memory.
+    pub disk: Option<DiskPlan>,
     /// The owner of the root and its own directories.
     pub host_owner: Owner,
     pub steps: Vec<Step>,
@@ -45,14 +47,50 @@ pub struct LaunchPlan {
     pub oom_score_adj: i32,
 }
 
+/// The disk of a sandbox, whose files belong to ids inside.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiskPlan {
+    pub source: DiskSource,
+    pub idmap: Vec<IdRange>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum DiskSource {
+    /// A subvolume of the btrfs on a device.
+    Device { device: PathBuf, subvolume: u64 },
+    /// A directory of the host.
+    Directory(PathBuf),
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum RootPlan {
     /// An empty root, which the steps fill with directories of the host.
     Empty,
-    /// An imported image, read-only.
-    Image { path: PathBuf, idmap: Option<Vec<IdRange>>, view: View },
-    /// An imported image, with a writable layer over it.
-    Overlay { path: PathBuf, idmap: Option<Vec<IdRange>> },
+    /// A directory on the sandbox's disk, which the steps fill. The sandbox may change it.
+    Disk { owner: Owner },
+    /// An image, read-only.
+    Image { tree: ImageTree, idmap: Option<Vec<IdRange>>, view: View },
+    /// An image, with a writable layer over it.
+    Overlay { tree: ImageTree, idmap: Option<Vec<IdRange>> },
+}
+
+/// Where the files of an image are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageTree {
+    /// In one directory.
+    Directory(PathBuf),
+    /// In several directories below `dir`, the topmost first. An overlay puts them together.
+    Layers { dir: PathBuf, names: Vec<String> },
+}
+
+impl ImageTree {
+    /// The directory that is mounted for it.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Directory(path) => path,
+            Self::Layers { dir, .. } => dir,
+        }
+    }
 }
 
 /// How a directory of the host, or an image, is shown read-only.
@@ -85,12 +123,37 @@ pub enum Step {
         path: String,
         content: String,
         mode: u32,
+        owner: Owner,
+    },
+    /// Writes the certificate authority and the image's own bundle of authorities, the first of `stores` that exists, to a file. If the
+    /// image has none, the host's is taken.
+    TrustBundle {
+        path: String,
+        authority: String,
+        stores: Vec<String>,
+        /// Whether the file is shown in place of all those stores.
+        covers_stores: bool,
     },
     /// Shows a directory of the host, read-only. If the host no longer has it, nothing is shown.
     Show {
         source: PathBuf,
         path: String,
         view: View,
+    },
+    /// Shows a directory of the host with a writable layer on the sandbox's disk over it, under a name of its own. If the host no
+    /// longer has it, nothing is shown.
+    Overlay {
+        source: PathBuf,
+        path: String,
+        name: String,
+        idmap: Option<Vec<IdRange>>,
+    },
+    /// Copies what has one of these names in a directory of the host, as far as everybody may read it.
+    CopyNames {
+        source: PathBuf,
+        path: String,
+        names: Vec<String>,
+        owner: Owner,
     },
     /// Shows what has one of these names in a directory of the host, read-only. A name that ends in `*` means every name that
     /// begins with the rest. Links are copied.
@@ -116,8 +179,22 @@ pub enum Step {
         writable: bool,
         idmap: Option<Vec<IdRange>>,
     },
+    /// Mounts a subvolume of the btrfs on a device, which the sandbox may change.
+    Subvolume {
+        device: PathBuf,
+        subvolume: u64,
+        path: String,
+        idmap: Vec<IdRange>,
+    },
     /// Makes a directory on the sandbox's own disk and mounts it.
     Disk {
+        name: String,
+        path: String,
+        mode: u32,
+        owner: Owner,
+    },
+    /// Makes a directory in the sandbox's memory and mounts it.
+    Memory {
         name: String,
         path: String,
         mode: u32,
@@ -139,6 +216,13 @@ pub enum Step {
         /// The most terminals at once.
         max: u32,
     },
+    /// Shows a file with this content in place of one that exists.
+    Cover {
+        path: String,
+        content: String,
+    },
+    /// Mounts the files of `/proc` that the runner serves.
+    Serve,
     /// Makes something that already exists read-only.
     ReadOnly {
         path: String,
@@ -171,6 +255,8 @@ pub struct UserPlan {
     pub gids: Vec<IdRange>,
     /// The user inside that the runner runs as.
     pub runner: Owner,
+    /// The ids of a user namespace below this one in which commands are root, if they are. The runner's user is not in it.
+    pub commands: Option<Vec<IdRange>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,9 +272,9 @@ pub enum UserNamespace {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
-    /// The size of the sandbox's own disk, a tmpfs.
-    pub disk_bytes: u64,
-    pub disk_inodes: u64,
+    /// The size of the tmpfs for files in memory: of `/dev/shm`, and of a disk that is in memory.
+    pub memory_bytes: u64,
+    pub memory_inodes: u64,
     pub open_files: u64,
     /// The limit of processes by RLIMIT_NPROC, if cgroups cannot be used.
     pub processes: Option<u64>,

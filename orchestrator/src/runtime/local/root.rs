@@ -4,19 +4,25 @@
 //! absolute or has any number of `..`.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat, mknodat, stat};
-use nix::unistd::{Gid, Uid, fchownat, symlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, symlinkat, unlinkat};
 
-use super::host_view::{HostView, read_only_overlay};
+use ::proc_files::ProcFile;
+
+use super::first_process::InheritedFds;
+use super::host_copy;
+use super::host_view::{HostView, hidden, read_only_overlay};
 use super::ids::IdRange;
 use super::launcher::{AtStep as _, LaunchError};
-use super::plan::{DeviceNodes, LaunchPlan, Owner, RootPlan, Step, View};
-use crate::sys::mount::{self, Restrictions, Submounts};
+use super::plan::{DeviceNodes, DiskPlan, DiskSource, ImageTree, LaunchPlan, Owner, RootPlan, Step, View};
+use super::proc_files;
+use crate::runtime::policy::MAX_STORE_BYTES;
+use crate::sys::mount::{self, Overlay, Restrictions, Submounts};
 
 pub const READ_ONLY: Restrictions = Restrictions { read_only: true, no_suid: true, no_dev: true, no_exec: false };
 const WRITABLE: Restrictions = Restrictions { read_only: false, no_suid: true, no_dev: true, no_exec: false };
@@ -27,9 +33,15 @@ const DEVICES: Restrictions = Restrictions { read_only: false, no_suid: true, no
 const EMPTY_ROOT_BYTES: u64 = 1 << 20;
 const EMPTY_ROOT_INODES: u64 = 1024;
 
-/// Directories on the sandbox's disk that no step uses.
+const PREPARING: &str = "preparing the sandbox's files in memory";
+
+/// Directories on the sandbox's file systems that no step uses.
 pub const EMPTY_DIRECTORY: &str = ".empty";
-const OVERLAY_UPPER: &str = ".upper";
+const DISK_DIRECTORY: &str = ".disk";
+pub const ROOT_DIRECTORY: &str = ".root";
+const LOWER: &str = ".lower-";
+const COVER: &str = ".cover";
+pub const OVERLAY_UPPER: &str = ".upper";
 const OVERLAY_WORK: &str = ".work";
 
 pub const O_DIRECTORY_PATH: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
@@ -40,44 +52,63 @@ const DEVICE_MODE: Mode = Mode::from_bits_truncate(0o666);
 pub struct NewRoot<'a> {
     /// The root of the new mount.
     root: OwnedFd,
-    /// The root of the sandbox's disk. No path inside leads to it.
+    /// The root of the sandbox's files in memory. No path inside leads to it.
+    memory: OwnedFd,
+    /// The root of the sandbox's disk: the same, or a file system of its own. No path inside leads to it.
     disk: OwnedFd,
-    idmaps: &'a [(Vec<IdRange>, OwnedFd)],
+    inherited: &'a InheritedFds,
+    /// Who mounts what the runner serves.
+    owner: Owner,
     host: HostView,
 }
 
 impl<'a> NewRoot<'a> {
     /// Mounts the disk, and the new root over it.
-    pub fn new(plan: &LaunchPlan, idmaps: &'a [(Vec<IdRange>, OwnedFd)]) -> Result<Self, LaunchError> {
-        let limits = plan.limits;
-        let disk = tmpfs(limits.disk_bytes, limits.disk_inodes, 0o755, plan.host_owner, WRITABLE)
-            .at("making the sandbox's disk")?;
-        let disk = attach_at(disk, &plan.mount_point).at("mounting the sandbox's disk")?;
-        mkdirat(&disk, EMPTY_DIRECTORY, Mode::from_bits_truncate(0o555)).at("preparing the sandbox's disk")?;
-        fchmodat(&disk, EMPTY_DIRECTORY, Mode::from_bits_truncate(0o555), FchmodatFlags::FollowSymlink)
-            .at("preparing the sandbox's disk")?;
+    pub fn new(plan: &LaunchPlan, inherited: &'a InheritedFds) -> Result<Self, LaunchError> {
+        let (limits, idmaps) = (plan.limits, &inherited.idmaps);
+        let memory = tmpfs(limits.memory_bytes, limits.memory_inodes, 0o755, plan.host_owner, WRITABLE)
+            .at("making the sandbox's files in memory")?;
+        let memory = attach_at(memory, &plan.mount_point).at("mounting the sandbox's files in memory")?;
+        mkdirat(&memory, EMPTY_DIRECTORY, Mode::from_bits_truncate(0o555)).at(PREPARING)?;
+        fchmodat(&memory, EMPTY_DIRECTORY, Mode::from_bits_truncate(0o555), FchmodatFlags::FollowSymlink)
+            .at(PREPARING)?;
+        let disk = match &plan.disk {
+            Some(disk) => mounted_disk(disk, idmaps, &memory).at("mounting the sandbox's disk")?,
+            None => memory.try_clone().at(PREPARING)?,
+        };
         let root = match &plan.root {
             RootPlan::Empty => {
                 tmpfs(EMPTY_ROOT_BYTES, EMPTY_ROOT_INODES, 0o755, plan.host_owner, WRITABLE).at("making the root")?
             }
-            RootPlan::Image { path, idmap, view } => {
-                let image = image_tree(path, idmap.as_deref(), idmaps)
-                    .at(format!("opening the image at {}", path.display()))?;
-                match view {
-                    View::Bind => image,
-                    View::Overlay | View::PartOfRoot => attach_at(image, &plan.mount_point)
-                        .and_then(|lower| read_only_overlay(&lower, &disk))
-                        .at("laying a root over the image")?,
+            RootPlan::Disk { owner } => make_directory(&disk, ROOT_DIRECTORY, 0o755, *owner)
+                .and_then(|()| mount::clone_tree(&disk, Path::new(ROOT_DIRECTORY), Submounts::Exclude))
+                .and_then(|tree| mount::restrict(tree.as_fd(), WRITABLE, Submounts::Exclude).map(|()| tree))
+                .at("making the root")?,
+            RootPlan::Image { tree, idmap, view } => {
+                let image = image_tree(tree.path(), idmap.as_deref(), idmaps)
+                    .at(format!("opening the image at {}", tree.path().display()))?;
+                match (tree, view) {
+                    (ImageTree::Directory(_), View::Bind) => image,
+                    (ImageTree::Directory(_), View::Overlay | View::PartOfRoot) => {
+                        { attach_at(image, &plan.mount_point).and_then(|lower| read_only_overlay(&lower, &memory)) }
+                            .at("laying a root over the image")?
+                    }
+                    (ImageTree::Layers { .. }, _) => attach_at(image, &plan.mount_point)
+                        .and_then(|image| {
+                            let directories = Overlay { lower: &lower_directories(tree, &image), upper: None };
+                            mount::overlay(&directories, READ_ONLY, &plan.mount_point)
+                        })
+                        .at("putting the layers of the image together")?,
                 }
             }
-            RootPlan::Overlay { path, idmap } => {
-                let lower = image_tree(path, idmap.as_deref(), idmaps)
-                    .at(format!("opening the image at {}", path.display()))?;
-                overlay(lower, &disk, &plan.mount_point).at("laying a writable root over the image")?
+            RootPlan::Overlay { tree, idmap } => {
+                let lower = image_tree(tree.path(), idmap.as_deref(), idmaps)
+                    .at(format!("opening the image at {}", tree.path().display()))?;
+                overlay(tree, lower, &disk, &plan.mount_point).at("laying a writable root over the image")?
             }
         };
         let root = attach_at(root, &plan.mount_point).at("mounting the root")?;
-        Ok(Self { root, disk, idmaps, host: HostView::default() })
+        Ok(Self { root, memory, disk, inherited, owner: plan.host_owner, host: HostView::default() })
     }
 
     /// Carries out the plan's steps.
@@ -101,7 +132,8 @@ impl<'a> NewRoot<'a> {
 
     /// Makes the new root the root of this process.
     pub fn enter(&self, plan: &LaunchPlan) -> Result<(), LaunchError> {
-        if plan.protections.read_only_root && !matches!(plan.root, RootPlan::Overlay { .. }) {
+        let is_writable = matches!(plan.root, RootPlan::Overlay { .. } | RootPlan::Disk { .. });
+        if plan.protections.read_only_root && !is_writable {
             mount::restrict(self.root.as_fd(), READ_ONLY, Submounts::Exclude).at("making the root read-only")?;
         }
         nix::unistd::fchdir(&self.root).at("going to the new root")?;
@@ -113,18 +145,44 @@ impl<'a> NewRoot<'a> {
             Step::Directory { path, mode, owner } => self.directory(path, *mode, *owner),
             Step::Symlink { path, target } => {
                 let (parent, name) = self.parent(path)?;
-                Ok(symlinkat(target.as_str(), &parent, name.as_str())?)
+                match symlinkat(target.as_str(), &parent, name.as_str()) {
+                    // A root that was kept has it, or what its user put in its place.
+                    Err(nix::Error::EEXIST) => Ok(()),
+                    made => Ok(made?),
+                }
             }
-            Step::File { path, content, mode } => {
+            Step::File { path, content, mode, owner } => {
                 let (parent, name) = self.parent(path)?;
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
                 let mode = Mode::from_bits_truncate(*mode);
-                let mut file = File::from(openat(&parent, name.as_str(), flags, mode)?);
+                let opened = match openat(&parent, name.as_str(), flags, mode) {
+                    // In a root that was kept, the file may be its user's. Only the name of the sandbox is another one now.
+                    Err(nix::Error::EEXIST) if !is_host_name(path) => return Ok(()),
+                    Err(nix::Error::EEXIST) => {
+                        match unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir) {
+                            // Its user has made a directory of it.
+                            Err(nix::Error::EISDIR) => return Ok(()),
+                            removed => removed?,
+                        }
+                        openat(&parent, name.as_str(), flags, mode)?
+                    }
+                    opened => opened?,
+                };
+                let mut file = File::from(opened);
+                fchown(&file, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))?;
                 fchmod(&file, mode)?;
                 file.write_all(content.as_bytes())
             }
+            Step::TrustBundle { path, authority, stores, covers_stores } => {
+                self.write_bundle(path, authority, stores)?;
+                if *covers_stores { self.cover(path, stores) } else { Ok(()) }
+            }
             Step::Show { source, path, view } => self.show(source, path, *view),
             Step::ShowNames { source, path, names, view } => self.show_names(source, path, names, *view),
+            Step::Overlay { source, path, name, idmap } => self.overlay(source, path, name, idmap.as_deref()),
+            Step::CopyNames { source, path, names, owner } => {
+                host_copy::copy_names(source, names, &self.target(path, true)?, *owner)
+            }
             Step::Devices { path, names, bytes, inodes, owner, nodes } => {
                 let restrictions = if *nodes == DeviceNodes::Own { DEVICES } else { DATA_ONLY };
                 let tree = tmpfs(*bytes, *inodes, 0o755, *owner, restrictions)?;
@@ -133,17 +191,17 @@ impl<'a> NewRoot<'a> {
             }
             Step::Bind { source, path, writable, idmap } => {
                 let restrictions = if *writable { WRITABLE } else { READ_ONLY };
-                let idmap = idmap.as_deref().map(|map| namespace(self.idmaps, map)).transpose()?;
+                let idmap = idmap.as_deref().map(|map| namespace(&self.inherited.idmaps, map)).transpose()?;
                 let tree = bound_tree(source, restrictions, idmap)?;
                 let is_directory = SFlag::from_bits_truncate(fstat(&tree)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
                 mount::attach(tree.as_fd(), self.target(path, is_directory)?.as_fd())
             }
-            Step::Disk { name, path, mode, owner } => {
-                make_directory(&self.disk, name, *mode, *owner)?;
-                let tree = mount::clone_tree(&self.disk, Path::new(name), Submounts::Exclude)?;
-                mount::restrict(tree.as_fd(), WRITABLE, Submounts::Exclude)?;
+            Step::Subvolume { device, subvolume, path, idmap } => {
+                let tree = subvolume_tree(device, *subvolume, namespace(&self.inherited.idmaps, idmap)?)?;
                 mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())
             }
+            Step::Disk { name, path, mode, owner } => self.part_of(&self.disk, name, path, *mode, *owner),
+            Step::Memory { name, path, mode, owner } => self.part_of(&self.memory, name, path, *mode, *owner),
             Step::Tmpfs { path, bytes, inodes, mode, owner } => {
                 let tree = tmpfs(*bytes, *inodes, *mode, *owner, DATA_ONLY)?;
                 mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())
@@ -169,11 +227,23 @@ impl<'a> NewRoot<'a> {
                 mount::restrict(tree.as_fd(), READ_ONLY, Submounts::Include)?;
                 mount::attach(tree.as_fd(), place.as_fd())
             }
+            Step::Cover { path, content } => {
+                let Some(place) = self.existing(path)? else { return Ok(()) };
+                let tree =
+                    proc_files::fixed_file(&self.memory, &format!("{COVER}{}", path.replace('/', "-")), content)?;
+                mount::attach(tree.as_fd(), place.as_fd())
+            }
+            Step::Serve => {
+                ProcFile::ALL.into_iter().zip(&self.inherited.proc_files).try_for_each(|(file, connection)| {
+                    let tree = proc_files::served_file(connection, self.owner)?;
+                    mount::attach(tree.as_fd(), self.resolve(file.path())?.as_fd())
+                })
+            }
             Step::Mask { path } => {
                 let Some(place) = self.existing(path)? else { return Ok(()) };
                 let is_directory = SFlag::from_bits_truncate(fstat(&place)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
                 let tree = if is_directory {
-                    mount::clone_tree(&self.disk, Path::new(EMPTY_DIRECTORY), Submounts::Exclude)?
+                    mount::clone_tree(&self.memory, Path::new(EMPTY_DIRECTORY), Submounts::Exclude)?
                 } else {
                     mount::clone_tree(self.resolve("/dev/null")?, Path::new(""), Submounts::Exclude)?
                 };
@@ -184,8 +254,69 @@ impl<'a> NewRoot<'a> {
         }
     }
 
+    /// Writes a bundle of certificate authorities: that of the image, or else of the host, and one more.
+    fn write_bundle(&self, path: &str, authority: &str, stores: &[String]) -> io::Result<()> {
+        let of_image = stores.iter().find_map(|store| read_store(&self.existing(store).ok()??));
+        let of_host = || {
+            let open = |store: &String| openat(AT_FDCWD, store.as_str(), OFlag::O_PATH, Mode::empty()).ok();
+            stores.iter().find_map(|store| read_store(&open(store)?))
+        };
+        let mut bundle = of_image.or_else(of_host).unwrap_or_default();
+        if !bundle.is_empty() && !bundle.ends_with(b"\n") {
+            bundle.push(b'\n');
+        }
+        bundle.extend_from_slice(authority.as_bytes());
+        let (parent, name) = self.parent(path)?;
+        let (flags, mode) =
+            (OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::from_bits_truncate(0o444));
+        let mut file = File::from(openat(&parent, name.as_str(), flags, mode)?);
+        fchmod(&file, mode)?;
+        file.write_all(&bundle)
+    }
+
+    /// Shows a file in place of those that exist of these.
+    fn cover(&self, path: &str, stores: &[String]) -> io::Result<()> {
+        let file = self.resolve(path)?;
+        for store in stores {
+            let Some(place) = self.existing(store)? else { continue };
+            // Two names may lead to one file, which is covered once.
+            let (there, ours) = (fstat(&place)?, fstat(&file)?);
+            let is_file = SFlag::from_bits_truncate(there.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+            if is_file && (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino) {
+                let tree = mount::clone_tree(&file, Path::new(""), Submounts::Exclude)?;
+                mount::restrict(tree.as_fd(), READ_ONLY, Submounts::Exclude)?;
+                mount::attach(tree.as_fd(), place.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows a directory of the host with a layer on the disk over it.
+    fn overlay(&self, source: &Path, path: &str, name: &str, idmap: Option<&[IdRange]>) -> io::Result<()> {
+        let lower = match image_tree(source, idmap, &self.inherited.idmaps) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            lower => hidden(&lower?, &format!("{LOWER}{name}"), &self.memory)?,
+        };
+        let (upper, work) = (format!("{OVERLAY_UPPER}-{name}"), format!("{OVERLAY_WORK}-{name}"));
+        let tree = writable_overlay(&lower, &self.disk, &upper, &work)?;
+        mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())
+    }
+
+    /// Makes a directory in a file system of the sandbox's own and mounts it.
+    fn part_of(&self, disk: &OwnedFd, name: &str, path: &str, mode: u32, owner: Owner) -> io::Result<()> {
+        make_directory(disk, name, mode, owner)?;
+        // In a root that its user may change, or in an image, a link may lead to another mount: from `/var/tmp` to `/tmp`, or from
+        // `/home` to the runner's own files, over which nothing may be mounted.
+        if self.is_elsewhere(path) {
+            return Ok(());
+        }
+        let tree = mount::clone_tree(disk, Path::new(name), Submounts::Exclude)?;
+        mount::restrict(tree.as_fd(), WRITABLE, Submounts::Exclude)?;
+        mount::attach(tree.as_fd(), self.target(path, true)?.as_fd())
+    }
+
     fn show(&self, source: &Path, path: &str, view: View) -> io::Result<()> {
-        let tree = match self.host.tree(source, view, &self.disk) {
+        let tree = match self.host.tree(source, view, &self.memory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             tree => tree?,
         };
@@ -197,7 +328,7 @@ impl<'a> NewRoot<'a> {
     }
 
     fn show_names(&self, source: &Path, path: &str, names: &[String], view: View) -> io::Result<()> {
-        self.host.show_names(source, names, view, &self.target(path, true)?, &self.disk)
+        self.host.show_names(source, names, view, &self.target(path, true)?, &self.memory)
     }
 
     /// Makes a device node in a directory inside, or mounts the host's.
@@ -222,6 +353,17 @@ impl<'a> NewRoot<'a> {
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         openat2(&self.root, path, how)
+    }
+
+    /// Whether the path leads to another mount than the root, by a link.
+    fn is_elsewhere(&self, path: &str) -> bool {
+        let fails_with = |forbidden, error| {
+            let always = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+            let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(always | forbidden);
+            openat2(&self.root, path, how).err() == Some(error)
+        };
+        fails_with(ResolveFlag::RESOLVE_NO_XDEV, nix::Error::EXDEV)
+            && fails_with(ResolveFlag::RESOLVE_NO_SYMLINKS, nix::Error::ELOOP)
     }
 
     fn existing(&self, path: &str) -> io::Result<Option<OwnedFd>> {
@@ -259,7 +401,44 @@ impl<'a> NewRoot<'a> {
     }
 }
 
-fn make_directory(parent: &OwnedFd, name: &str, mode: u32, owner: Owner) -> io::Result<()> {
+/// Whether a file has the name of the sandbox.
+fn is_host_name(path: &str) -> bool {
+    path == "/etc/hostname"
+}
+
+/// Reads a bundle of certificate authorities. What is no file, or larger than any bundle, is none.
+fn read_store(place: &OwnedFd) -> Option<Vec<u8>> {
+    let status = fstat(place).ok()?;
+    if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+        return None;
+    }
+    let file = File::open(by_descriptor(place, "").trim_end_matches('/')).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_STORE_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    (length > 0 && length <= MAX_STORE_BYTES).then_some(bytes)
+}
+
+/// Mounts a disk with its id mapping, at a place in memory to which no path inside leads.
+fn mounted_disk(plan: &DiskPlan, idmaps: &[(Vec<IdRange>, OwnedFd)], memory: &OwnedFd) -> io::Result<OwnedFd> {
+    let tree = match &plan.source {
+        DiskSource::Device { device, subvolume } => {
+            subvolume_tree(device, *subvolume, namespace(idmaps, &plan.idmap)?)?
+        }
+        DiskSource::Directory(path) => bound_tree(path, WRITABLE, Some(namespace(idmaps, &plan.idmap)?))?,
+    };
+    hidden(&tree, DISK_DIRECTORY, memory)
+}
+
+/// A detached, writable mount of a subvolume of the btrfs on a device, with its id mapping.
+pub fn subvolume_tree(device: &Path, subvolume: u64, idmap: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let options = [("source", device.display().to_string()), ("subvolid", subvolume.to_string())];
+    let tree = mount::new_filesystem("btrfs", &options, WRITABLE)?;
+    mount::restrict_and_map(tree.as_fd(), WRITABLE, idmap)?;
+    Ok(tree)
+}
+
+pub fn make_directory(parent: &OwnedFd, name: &str, mode: u32, owner: Owner) -> io::Result<()> {
     match mkdirat(parent, name, Mode::from_bits_truncate(0o700)) {
         Ok(()) => {}
         Err(nix::Error::EEXIST) => return Ok(()),
@@ -308,18 +487,46 @@ fn image_tree(path: &Path, idmap: Option<&[IdRange]>, idmaps: &[(Vec<IdRange>, O
 }
 
 /// Makes an overlay over an image. The lower layer must be mounted somewhere meanwhile; the root is mounted over it afterwards.
-fn overlay(lower: OwnedFd, disk: &OwnedFd, place: &Path) -> io::Result<OwnedFd> {
+fn overlay(tree: &ImageTree, lower: OwnedFd, disk: &OwnedFd, place: &Path) -> io::Result<OwnedFd> {
     let lower = attach_at(lower, place)?;
+    let root = match tree {
+        ImageTree::Directory(_) => fstat(&lower)?,
+        ImageTree::Layers { names, .. } => {
+            let top = names.first().ok_or_else(|| io::Error::other("the image has no layers"))?;
+            fstat(openat(&lower, top.as_str(), O_DIRECTORY_PATH, Mode::empty())?)?
+        }
+    };
     for name in [OVERLAY_UPPER, OVERLAY_WORK] {
-        let status = fstat(&lower)?;
+        let owner = Owner { uid: root.st_uid, gid: root.st_gid };
+        make_directory(disk, name, 0o755, owner)?;
+    }
+    let upper = (by_descriptor(disk, OVERLAY_UPPER), by_descriptor(disk, OVERLAY_WORK));
+    let directories = Overlay { lower: &lower_directories(tree, &lower), upper: Some(upper) };
+    mount::overlay(&directories, WRITABLE, place)
+}
+
+/// The directories that an overlay puts together, the topmost first. `lower` is the mount of the image.
+fn lower_directories(tree: &ImageTree, lower: &OwnedFd) -> Vec<String> {
+    match tree {
+        ImageTree::Directory(_) => vec![by_descriptor(lower, "")],
+        ImageTree::Layers { names, .. } => names.iter().map(|name| by_descriptor(lower, name)).collect(),
+    }
+}
+
+/// Makes an overlay over a directory that is mounted somewhere, with its layer on the disk under these names.
+fn writable_overlay(lower: &OwnedFd, disk: &OwnedFd, upper: &str, work: &str) -> io::Result<OwnedFd> {
+    for name in [upper, work] {
+        let status = fstat(lower)?;
         let owner = Owner { uid: status.st_uid, gid: status.st_gid };
         make_directory(disk, name, 0o755, owner)?;
     }
     let options = [
-        ("lowerdir", by_descriptor(&lower, "")),
-        ("upperdir", by_descriptor(disk, OVERLAY_UPPER)),
-        ("workdir", by_descriptor(disk, OVERLAY_WORK)),
+        ("lowerdir", by_descriptor(lower, "")),
+        ("upperdir", by_descriptor(disk, upper)),
+        ("workdir", by_descriptor(disk, work)),
     ];
+    let options: Vec<(&str, String)> =
+        options.into_iter().chain(mount::WHOLE_UPPER.map(|(name, value)| (name, value.to_owned()))).collect();
     mount::new_filesystem("overlay", &options, WRITABLE)
 }
 
@@ -348,16 +555,24 @@ fn describe(step: &Step) -> String {
     match step {
         Step::Directory { path, .. } => format!("making the directory {path}"),
         Step::Symlink { path, .. } => format!("making the link {path}"),
-        Step::File { path, .. } => format!("writing {path}"),
-        Step::Bind { source, path, .. } | Step::Show { source, path, .. } | Step::ShowNames { source, path, .. } => {
+        Step::File { path, .. } | Step::TrustBundle { path, .. } => format!("writing {path}"),
+        Step::CopyNames { source, path, .. } => format!("copying {} to {path}", source.display()),
+        Step::Bind { source, path, .. }
+        | Step::Show { source, path, .. }
+        | Step::Overlay { source, path, .. }
+        | Step::ShowNames { source, path, .. } => {
             format!("mounting {} at {path}", source.display())
         }
-        Step::Disk { path, .. }
+        Step::Subvolume { path, .. }
+        | Step::Disk { path, .. }
+        | Step::Memory { path, .. }
         | Step::Tmpfs { path, .. }
         | Step::Proc { path }
         | Step::Devices { path, .. }
         | Step::Devpts { path, .. } => format!("mounting {path}"),
         Step::ReadOnly { path } => format!("making {path} read-only"),
         Step::Mask { path } => format!("masking {path}"),
+        Step::Cover { path, .. } => format!("covering {path}"),
+        Step::Serve => "mounting the sandbox's own files of /proc".to_owned(),
     }
 }

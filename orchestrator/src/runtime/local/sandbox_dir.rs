@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use shared_protocol::SessionId;
+use shared_protocol::runner::SandboxState;
+
+use super::files;
+use super::images::KeptImage;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxRecord {
@@ -16,6 +20,18 @@ pub struct SandboxRecord {
     pub block: u32,
     /// The first process. Absent until the sandbox runs.
     pub process: Option<ProcessRecord>,
+    /// What its disk has from the snapshot that it was made from, in bytes.
+    #[serde(default)]
+    pub inherited: u64,
+    /// What it was made from. The image's name may mean another one by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<KeptImage>,
+    /// What the daemon told its programs about how many threads to use, unless its image or its client did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Whether it was stopped: then it has no process and no block.
+    #[serde(default)]
+    pub is_stopped: bool,
 }
 
 /// A process, identified so that no other process with the same number can be taken for it.
@@ -89,12 +105,47 @@ impl SandboxDir {
         self.write(record)
     }
 
+    /// Makes the directory of a stopped sandbox ready for its next start.
+    pub fn make_again(&self, record: &SandboxRecord) -> io::Result<()> {
+        match std::fs::remove_file(self.socket()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.write(record)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join(STATE_FILE)
+    }
+
+    /// Whether the sandbox was stopped at some time, so that its disk may be needed without a process.
+    pub fn has_state(&self) -> bool {
+        self.state().exists()
+    }
+
+    pub fn write_state(&self, state: &SandboxState) -> io::Result<()> {
+        write_synced(&self.state(), &serde_json::to_vec(state)?)?;
+        // The record and the directory's own name were made without waiting for the disk.
+        self.write_synced(&self.read()?)?;
+        let parent = self.0.parent().ok_or_else(|| io::Error::other("a sandbox without a directory"))?;
+        std::fs::File::open(parent)?.sync_all()
+    }
+
+    pub fn read_state(&self) -> io::Result<SandboxState> {
+        files::read_state(&self.state())
+    }
+
     /// Replaces the record atomically: a reader sees the old one or the new one.
     pub fn write(&self, record: &SandboxRecord) -> io::Result<()> {
         let fresh = self.0.join("record.json.new");
         let mut file = std::fs::File::options().create(true).write(true).truncate(true).mode(0o600).open(&fresh)?;
         file.write_all(&serde_json::to_vec(record)?)?;
         std::fs::rename(fresh, self.record())
+    }
+
+    /// The same as `write`, and waits until the disk has the record.
+    pub fn write_synced(&self, record: &SandboxRecord) -> io::Result<()> {
+        write_synced(&self.record(), &serde_json::to_vec(record)?)
     }
 
     pub fn read(&self) -> io::Result<SandboxRecord> {
@@ -108,6 +159,20 @@ impl SandboxDir {
             result => result,
         }
     }
+}
+
+/// Where the state of the shells is, in the directory of a stopped sandbox or of a snapshot.
+pub const STATE_FILE: &str = "state.json";
+
+/// Replaces a file atomically, and waits until the disk has it and its name.
+pub fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = std::fs::File::options().create(true).write(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    let parent = path.parent().ok_or_else(|| io::Error::other("a file without a directory"))?;
+    std::fs::File::open(parent)?.sync_all()
 }
 
 #[cfg(test)]

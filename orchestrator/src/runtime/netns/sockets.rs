@@ -5,9 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, SockaddrIn6, bind, listen, setsockopt, socket, sockopt,
-};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, bind, setsockopt, socket, sockopt};
 use shared_protocol::runner::RESERVED_PORTS;
 
 const DNS_PORT: u16 = 53;
@@ -39,7 +37,8 @@ pub fn open() -> io::Result<(SandboxSockets, u16)> {
 
 fn listener(port: u16) -> io::Result<TcpListener> {
     let socket = bound(SockType::Stream, port)?;
-    listen(&socket, Backlog::new(BACKLOG)?)?;
+    // nix refuses more than the libc's SOMAXCONN, which is 128 in musl; the kernel has a limit of its own.
+    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 

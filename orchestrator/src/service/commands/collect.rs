@@ -1,5 +1,6 @@
 //! Collects the output of one command or program until it ends, within a limit.
 
+use compact_output::{CommandHint, Compact, Compactor};
 use shared_protocol::api::{ExecDone, RunDone};
 use shared_protocol::runner::{ExecOutcome, Stream, StreamMode};
 
@@ -15,6 +16,8 @@ pub struct CollectedExec {
     pub output: Rendered,
     /// Standard output and standard error separately, if the request asked for that.
     pub apart: Option<(Rendered, Rendered)>,
+    /// The compact view, if the request asked for it. Then `output` is empty.
+    pub compact: Option<Compact>,
 }
 
 /// A program that has ended, with its output.
@@ -32,6 +35,8 @@ pub(super) struct ExecCollector {
     /// The collector of standard output, used only if the streams are separate.
     stdout: Collector,
     stderr: Collector,
+    /// Takes the output in place of the collectors, for a compact view.
+    compactor: Option<Box<Compactor>>,
 }
 
 impl ExecCollector {
@@ -43,13 +48,22 @@ impl ExecCollector {
             all: Collector::new(limit),
             stdout: Collector::new(limit),
             stderr: Collector::new(limit),
+            compactor: spec
+                .compact()
+                .map(|options| Box::new(Compactor::new(CommandHint::of(&spec.request().cmd), options))),
         }
     }
 
     pub async fn collect(mut self, mut frames: FrameStream) -> Result<(ExecOutcome, Self), RunnerError> {
         while let Some(frame) = frames.next().await? {
-            match frame {
-                Frame::Output { stream, data, .. } => {
+            match (frame, &mut self.compactor) {
+                (Frame::Output { data, .. }, Some(compactor)) => compactor.push(data.as_bytes()),
+                (Frame::Gap { bytes, .. }, Some(compactor)) => {
+                    // The collector of all output counts them, so that the reply says that it is not whole.
+                    self.all.skip(bytes);
+                    compactor.push(format!("\n[{bytes} bytes left out]\n").as_bytes());
+                }
+                (Frame::Output { stream, data, .. }, None) => {
                     let bytes = data.as_bytes();
                     self.all.push(bytes);
                     match (self.mode, stream) {
@@ -58,19 +72,21 @@ impl ExecCollector {
                         _ => {}
                     }
                 }
-                Frame::Gap { bytes, .. } => self.all.skip(bytes),
-                Frame::Exit(outcome) => return Ok((outcome, self)),
-                Frame::Queued { .. } | Frame::Started { .. } | Frame::AwaitingInput | Frame::Error(_) => {}
+                (Frame::Gap { bytes, .. }, None) => self.all.skip(bytes),
+                (Frame::Exit(outcome), _) => return Ok((outcome, self)),
+                (Frame::Queued { .. } | Frame::Started { .. } | Frame::AwaitingInput | Frame::Error(_), _) => {}
             }
         }
         Err(RunnerError::Lost("the stream ended before the command".to_owned()))
     }
 
     pub fn finish(self, outcome: ExecOutcome, last_cwd: impl FnOnce() -> String) -> CollectedExec {
+        let compact = self.compactor.map(|compactor| compactor.finish(Some(outcome.exit_code)));
         let output = self.all.render(self.rendering);
+        let is_less = output.omitted > 0 || compact.as_ref().is_some_and(|compact| compact.is_changed);
         let apart = (self.mode == StreamMode::Split)
             .then(|| (self.stdout.render(Rendering::AsItCame), self.stderr.render(Rendering::AsItCame)));
-        CollectedExec { done: done(outcome, output.omitted > 0, last_cwd), output, apart }
+        CollectedExec { done: done(outcome, is_less, last_cwd), output, apart, compact }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The fields are private: only a check can make a value of these types, and only these types can start anything.
 
-use shared_protocol::api::{ApiExecRequest, ApiRunRequest, TimeLimit};
+use compact_output::Options;
+use shared_protocol::api::{ApiExecRequest, ApiRunRequest, MIN_COMPACT_TOKENS, OutputView, TimeLimit};
 use shared_protocol::runner::{ExecRequest, MAX_ENDS_BYTES, RunRequest, StreamMode, check_page_limit};
 use shared_protocol::{ExecId, ShellName};
 
@@ -34,6 +35,8 @@ pub struct ExecSpec {
     max_output_bytes: usize,
     raw_output: bool,
     delivery: Delivery,
+    /// The limits of the compact view, if the reply has one.
+    compact: Option<Options>,
 }
 
 impl ExecSpec {
@@ -54,7 +57,10 @@ impl ExecSpec {
 
     fn new(request: ApiExecRequest, delivery: Delivery, limits: &ExecConfig) -> Result<Self, InvalidRequest> {
         let max_output_bytes = output_limit(request.max_output_bytes, limits);
+        let compact = compact(&request, delivery, max_output_bytes)?;
         let ends_bytes = match delivery {
+            // A compact view is made of all of the output.
+            Delivery::Reply if compact.is_some() => None,
             Delivery::Reply => ends_bytes(max_output_bytes, request.streams),
             Delivery::Detached | Delivery::Stream => None,
         };
@@ -62,6 +68,7 @@ impl ExecSpec {
             max_output_bytes,
             raw_output: request.raw_output,
             delivery,
+            compact,
             request: ExecRequest {
                 cmd: request.cmd,
                 shell: request.shell,
@@ -86,6 +93,10 @@ impl ExecSpec {
 
     pub(super) fn max_output_bytes(&self) -> usize {
         self.max_output_bytes
+    }
+
+    pub(super) fn compact(&self) -> Option<Options> {
+        self.compact
     }
 
     pub fn delivery(&self) -> Delivery {
@@ -181,6 +192,39 @@ impl PageSpec {
     pub fn limit(&self) -> usize {
         self.limit
     }
+}
+
+/// The limits of a compact view, if the request asks for one.
+fn compact(
+    request: &ApiExecRequest,
+    delivery: Delivery,
+    max_output_bytes: usize,
+) -> Result<Option<Options>, InvalidRequest> {
+    if request.view == OutputView::Full {
+        if request.max_tokens.is_some() {
+            return Err(InvalidRequest::new("max_tokens is a limit of view compact; add \"view\": \"compact\""));
+        }
+        return Ok(None);
+    }
+    let refused = match delivery {
+        Delivery::Stream => {
+            Some("a stream shows all output: view compact is for exec, which answers when the command has ended")
+        }
+        Delivery::Detached => Some("a detached command has no reply that view compact could be of"),
+        Delivery::Reply if request.raw_output => Some("raw_output and view compact exclude each other"),
+        Delivery::Reply if request.streams == StreamMode::Split => {
+            Some("view compact is one text: use streams merged or tty with it")
+        }
+        Delivery::Reply => None,
+    };
+    if let Some(message) = refused {
+        return Err(InvalidRequest::new(message));
+    }
+    if let Some(tokens) = request.max_tokens.filter(|tokens| *tokens < MIN_COMPACT_TOKENS) {
+        return Err(InvalidRequest::new(format!("max_tokens is {tokens}; it is at least {MIN_COMPACT_TOKENS}")));
+    }
+    let max_tokens = request.max_tokens.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+    Ok(Some(Options { max_tokens, max_bytes: Some(max_output_bytes) }))
 }
 
 /// The amount of output that the runner sends for a command whose reply is cut to a limit: a sandbox that prints without end

@@ -1,4 +1,5 @@
-//! The files of a session or a workspace: read, write, list, stat, mkdir, move, delete, pack, unpack, upload.
+//! The files of a session or a workspace: read, write, list, stat, mkdir, move, delete, pack, unpack, upload,
+//! watch.
 //!
 //! The files of a workspace are accessed through a sandbox that has the workspace mounted, so every call works in both
 //! places. Bytes are passed on as they arrive, in both directions. No file is held in memory, unless it arrived in a JSON
@@ -7,6 +8,7 @@
 mod call;
 mod content;
 mod upload;
+mod watch;
 
 use shared_protocol::runner::{FileView, ListView, WroteView};
 
@@ -14,6 +16,7 @@ pub use crate::runner_client::{ByteRange, Depth, LastLink, OnExisting, Outgoing 
 pub use call::{FileMode, Place, SandboxPath, SmallFile};
 pub use content::FileContent;
 pub use upload::{FileName, Upload, UploadError};
+pub use watch::Changes;
 
 use super::access::Access;
 use super::in_sandbox::in_session;
@@ -141,6 +144,19 @@ impl Files {
         let wrote = in_session(&activity, activity.runner().unpack(path.as_bytes(), source)).await?;
         self.metrics.bytes_in(wrote.bytes);
         Ok(wrote)
+    }
+
+    /// Watches a directory. Everything that changes after this has returned will be told.
+    pub async fn watch(
+        &self,
+        caller: &Caller,
+        place: &Place,
+        path: &SandboxPath,
+        depth: Depth,
+    ) -> Result<Changes, CallError> {
+        let activity = self.access.begin_in(caller, place).await?;
+        let frames = in_session(&activity, activity.runner().watch_files(path.as_bytes(), depth)).await?;
+        Ok(Changes::new(&activity, frames))
     }
 
     /// Prepares an upload of several files into one directory. The upload touches the session when it writes its first file.

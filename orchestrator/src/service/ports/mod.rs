@@ -21,7 +21,7 @@ use super::access::Access;
 use super::in_sandbox::in_session;
 use super::{CallError, Caller, InvalidRequest};
 use crate::metrics::Metrics;
-use crate::session::show_wall;
+use crate::session::{Update, show_wall};
 
 /// The number of a TCP port: 1 to 65535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,7 +78,8 @@ pub struct Link {
 #[derive(Debug, Clone)]
 pub struct LinkAccess {
     address: PortAddress,
-    /// How long the link is still good.
+    generation: u64,
+    /// How long the link is still good, if it is not taken back.
     pub left: Duration,
 }
 
@@ -117,29 +118,46 @@ impl Ports {
 
     /// Makes a link to a port. It does not wake the session, and the port need not be open yet.
     pub fn link(&self, caller: &Caller, address: &PortAddress, spec: LinkSpec) -> Result<Link, CallError> {
-        self.access.session(caller, &address.session)?;
+        let session = self.access.session(caller, &address.session)?;
+        let generation = session.links().borrow().of(address.port.number());
         let expires = SystemTime::now() + spec.life;
-        let token = self.link_key.token(address, expires);
+        let token = self.link_key.token(address, generation, expires);
         // The token has whole seconds.
         Ok(Link { expires_at: show_wall(token.expires()), token })
     }
 
-    /// Checks a link's token. This changes nothing, and does not tell whether the session exists.
-    pub fn check_link(&self, address: &PortAddress, token: &str) -> Result<LinkAccess, LinkRefused> {
-        let left = self.link_key.check(address, token, SystemTime::now())?;
-        Ok(LinkAccess { address: address.clone(), left })
+    /// Takes back all links to a port, whoever made them. Connections that came by them end.
+    pub async fn take_links_back(&self, caller: &Caller, address: &PortAddress) -> Result<(), CallError> {
+        let session = self.access.session(caller, &address.session)?;
+        let mut links = session.links().borrow().clone();
+        links.take_back(address.port.number());
+        session.update(Update { links: Some(links), ..Update::default() }).await?;
+        Ok(())
     }
 
-    /// Connects for the holder of a link. The connection ends with the link.
+    /// Checks a link's token. This changes nothing, and does not tell whether the session exists.
+    pub fn check_link(&self, address: &PortAddress, token: &str) -> Result<LinkAccess, LinkRefused> {
+        let generation = self.access.link_generation(address);
+        let left = self.link_key.check(address, generation, token, SystemTime::now())?;
+        Ok(LinkAccess { address: address.clone(), generation, left })
+    }
+
+    /// Connects for the holder of a link. The connection ends with the link, also if that is taken back.
     pub async fn connect_by_link(
         &self,
         link: &LinkAccess,
         end_of_client: EndOfClient,
     ) -> Result<PortStream, CallError> {
-        let activity = self.access.begin_by_link(&link.address.session).await?;
+        let (activity, mut links) = self.access.begin_by_link(&link.address.session).await?;
         let connecting = activity.runner().connect(link.address.port.number(), end_of_client);
         let bytes = in_session(&activity, connecting).await?;
-        Ok(PortStream::new(bytes, activity, self.metrics.clone(), Some(link.left)))
+        let (left, port, generation) = (link.left, link.address.port.number(), link.generation);
+        let over = async move {
+            let taken_back = links.wait_for(|links| links.of(port) != generation);
+            // The session has gone if this fails, and the connection with it.
+            let _ = tokio::time::timeout(left, taken_back).await;
+        };
+        Ok(PortStream::new(bytes, activity, self.metrics.clone(), Some(Box::pin(over))))
     }
 }
 

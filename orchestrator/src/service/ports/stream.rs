@@ -1,26 +1,27 @@
 //! The bytes of one connection to a server in a sandbox. The session is in use while it exists; it fails when the session ends
 //! or the time of its link is up.
 
-use std::future::Future as _;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
 
 use crate::metrics::Metrics;
 use crate::runner_client::Attached;
 use crate::service::in_sandbox::Ended;
 use crate::session::Activity;
 
+/// Resolves when a link is good no longer.
+pub type LinkOver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 pub struct PortStream {
     bytes: Attached,
     /// Resolves when the session ends.
     ended: Ended,
-    /// Resolves when the link expires.
-    expired: Option<Pin<Box<Sleep>>>,
+    /// Resolves when the link expires or is taken back.
+    link_over: Option<LinkOver>,
     metrics: Metrics,
     sent: u64,
     received: u64,
@@ -28,10 +29,9 @@ pub struct PortStream {
 }
 
 impl PortStream {
-    pub(super) fn new(bytes: Attached, activity: Activity, metrics: Metrics, life: Option<Duration>) -> Self {
+    pub(super) fn new(bytes: Attached, activity: Activity, metrics: Metrics, link_over: Option<LinkOver>) -> Self {
         let ended = Box::pin(activity.ended());
-        let expired = life.map(|life| Box::pin(tokio::time::sleep(life)));
-        Self { bytes, ended, expired, metrics, sent: 0, received: 0, _activity: activity }
+        Self { bytes, ended, link_over, metrics, sent: 0, received: 0, _activity: activity }
     }
 }
 
@@ -50,8 +50,9 @@ impl AsyncRead for PortStream {
             self.ended = Box::pin(std::future::ready(end));
             return cut("the session has ended");
         }
-        if self.expired.as_mut().is_some_and(|expired| expired.as_mut().poll(cx).is_ready()) {
-            return cut("the link has expired");
+        if self.link_over.as_mut().is_some_and(|over| over.as_mut().poll(cx).is_ready()) {
+            self.link_over = Some(Box::pin(std::future::ready(())));
+            return cut("the link has expired or was taken back");
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.bytes).poll_read(cx, buffer);

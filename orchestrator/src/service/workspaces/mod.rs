@@ -9,16 +9,19 @@ mod sandboxes;
 use std::sync::Arc;
 
 use shared_protocol::api::WorkspaceView;
-use shared_protocol::{KeyName, SessionId};
+use shared_protocol::{KeyName, RuntimeName, SessionId};
 
 use self::sandboxes::WorkspaceSandboxes;
 use crate::owner::WorkspaceName;
 use crate::session::{Activity, Registry, SessionError, show_wall};
-use crate::workspace::{Deletion, User, WorkspaceDirs};
+use crate::workspace::{Deletion, Reach, User, WorkspaceDirs};
 
 /// How often a forced delete tries again. Each attempt destroys the sessions in the workspace, and new ones may have started
 /// meanwhile.
 const FORCE_ATTEMPTS: usize = 5;
+
+/// What holds a workspace while it is made. No session has such an id.
+const MAKER: &str = "the-maker-of-this-workspace";
 
 #[derive(Clone)]
 pub struct Workspaces(Arc<Inner>);
@@ -55,10 +58,23 @@ impl Workspaces {
                 owner: found.name.owner,
                 created_at,
                 sessions,
+                kind: found.kind,
                 size_bytes: found.size_bytes,
+                limit_bytes: found.limit_bytes,
             }
         });
         Ok(views.collect())
+    }
+
+    /// Makes a workspace. One that exists stays as it is.
+    pub async fn create(&self, name: &WorkspaceName) -> Result<(), SessionError> {
+        // As a session does that is there only for this moment, so that nobody deletes the workspace meanwhile.
+        let maker = SessionId::new(MAKER).map_err(|error| SessionError::Internal(error.to_string()))?;
+        let hold = self.0.dirs.hold(name, User::Session(maker))?;
+        // Sessions of the default runtime have to be able to mount it.
+        let is_local = *self.0.registry.default_runtime() == RuntimeName::local();
+        hold.prepare(if is_local { Reach::Disks } else { Reach::Paths }).await?;
+        Ok(())
     }
 
     /// Begins a file operation in the workspace's sandbox.

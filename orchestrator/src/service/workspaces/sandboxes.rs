@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
+use shared_protocol::RuntimeName;
 use shared_protocol::api::ResourcesView;
 
 use crate::owner::WorkspaceName;
 use crate::session::{Activity, Registry, SessionError, SessionHandle};
 use crate::spec::SessionSpec;
-use crate::workspace::{User, WorkspaceDirs};
+use crate::workspace::{Reach, User, WorkspaceDirs};
 
 const MAX_SANDBOXES: usize = 32;
 /// The most sandboxes for the workspaces of one owner, so that nobody takes all of them.
@@ -66,15 +67,14 @@ impl WorkspaceSandboxes {
         if let Some(found) = locked(&self.by_workspace).get(name) {
             return Ok(found.clone());
         }
+        let runtime = match self.dirs.needs(name).await? {
+            Reach::Paths => self.registry.default_runtime().clone(),
+            Reach::Disks => RuntimeName::local(),
+        };
         let spec = Arc::new(SessionSpec {
             owner: name.owner.clone(),
             workspace: Some(name.id.clone()),
-            ..SessionSpec::plain(
-                self.registry.default_image(),
-                self.registry.default_runtime().clone(),
-                RESOURCES,
-                IDLE_TIME,
-            )
+            ..SessionSpec::plain(self.registry.default_image(), runtime, RESOURCES, IDLE_TIME)
         });
         self.registry.check(&spec).await?;
         self.make_room(name).await?;

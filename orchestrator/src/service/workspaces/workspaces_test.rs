@@ -28,6 +28,7 @@ fn world() -> World {
         network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: SessionsConfig::default(),
+        snapshots: crate::config::SnapshotsConfig::default(),
         workspaces: dirs.clone(),
         metrics: Metrics::new(),
         store: crate::store::Store::in_memory(),
@@ -54,7 +55,7 @@ async fn a_workspace_is_made_by_its_first_session_and_listed_with_its_sessions()
     assert!(w.workspaces.list(None).await.unwrap().is_empty());
     let session = w.session_in("w").await;
     let mount = w.runtime.state().last_spec.clone().unwrap().workspace.unwrap();
-    assert_eq!(mount.path, w.folder.path().join("w"));
+    assert_eq!(mount.directory().unwrap(), w.folder.path().join("w"));
     let listed = w.workspaces.list(None).await.unwrap();
     assert_eq!((listed[0].id.clone(), listed[0].sessions.clone()), (id("w").id, vec![session.clone()]));
     w.registry.destroy(&session).await.unwrap();
@@ -80,7 +81,11 @@ async fn files_are_not_reached_through_a_session_that_runs_there() {
     assert_eq!(w.runtime.state().last_spec.as_ref().unwrap().purpose, Purpose::Session);
     assert_ne!(*w.workspaces.begin(&id("w")).await.unwrap().session_id(), session);
     let spec = w.runtime.state().last_spec.clone().unwrap();
-    assert_eq!((spec.purpose, spec.workspace.unwrap().path), (Purpose::WorkspaceFiles, w.folder.path().join("w")));
+    let mount = spec.workspace.unwrap();
+    assert_eq!(
+        (spec.purpose, mount.directory().unwrap()),
+        (Purpose::WorkspaceFiles, w.folder.path().join("w").as_path())
+    );
 }
 
 #[tokio::test(start_paused = true)]

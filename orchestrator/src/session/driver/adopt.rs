@@ -34,6 +34,7 @@ impl Driver {
                     failpoint::pass("recover.adopted");
                     let next = self.freeze_or_thaw(next).await;
                     self.note_network(&sandbox);
+                    self.shared.network.note_restart();
                     self.shared.set_adopted(RunnerClient::new(sandbox.address.clone()), next);
                     return Ok(sandbox);
                 }

@@ -42,7 +42,7 @@ impl Driver {
     /// created under the same id.
     pub(super) async fn claim(&self, claim: Claim) -> Result<Sandbox, Gone> {
         let Claim { creation, sandbox, runner, metrics } = claim;
-        let Creation { sandbox: spec, mut row } = creation;
+        let Creation { sandbox: spec, mut row, .. } = creation;
         // This comes first: until the sandbox is handed over, its own driver could still remove it under this session's id.
         let taken = match sandbox.await {
             Ok(sandbox) => self.take(sandbox, &spec, &mut row, &runner).await,
@@ -52,6 +52,7 @@ impl Driver {
         let cause = match taken {
             Ok(sandbox) => {
                 self.note_network(&sandbox);
+                self.note_start_dir(&sandbox);
                 self.shared.set_running(runner);
                 info!(session_id = %self.id, image = %session.image, runtime = %session.runtime, "session runs, from a pool");
                 return Ok(sandbox);
@@ -74,7 +75,7 @@ impl Driver {
         row.source = AcquireSource::Cold;
         row.status = SessionStatus::Creating;
         self.record.forget().await;
-        self.create(Creation { sandbox: spec, row }).await
+        self.create(Creation { sandbox: spec, row, restored: None }).await
     }
 
     async fn take(
@@ -89,16 +90,18 @@ impl Driver {
             Err(oneshot::error::TryRecvError::Empty) => {}
             ended => return Err(NotTaken::Unusable(ended.unwrap_or_else(|_| UNSEEN_END.into()))),
         }
-        if let Some(workspace) = &spec.workspace {
+        if self.workspace.is_some() {
             // The claim is stored first: from then on no other session gets the sandbox, whatever happens.
             row.status = SessionStatus::Creating;
-            // The directory is prepared meanwhile: it is the workspace's and not the sandbox's, so their order does not matter.
+            // The workspace is prepared meanwhile: it is the workspace's and not the sandbox's, so their order does not matter.
             let (stored, prepared) = tokio::join!(self.record.claim(row.clone()), self.prepare_workspace());
-            prepared.map_err(NotTaken::Gone)?;
+            let prepared = prepared.map_err(NotTaken::Gone)?;
             stored.map_err(unusable)?;
             failpoint::pass("claim.intended");
-            let mounted = self.runtime.mount_workspace(&self.id, workspace).await;
-            mounted.map_err(|error| NotTaken::Unusable(SessionError::chain(&error)))?;
+            if let Some(workspace) = prepared {
+                let mounted = self.runtime.mount_workspace(&self.id, &workspace).await;
+                mounted.map_err(|error| NotTaken::Unusable(SessionError::chain(&error)))?;
+            }
             failpoint::pass("claim.workspace");
         }
         let request = ClaimRequest { env: spec.env.0.clone() };
@@ -109,7 +112,7 @@ impl Driver {
         }
         failpoint::pass("claim.claimed");
         // A runner accepts one claim. If the daemon dies here, it leaves a claimed sandbox, which no session gets.
-        let written = match spec.workspace {
+        let written = match self.workspace {
             Some(_) => self.record.running().await,
             None => {
                 row.status = SessionStatus::Running;

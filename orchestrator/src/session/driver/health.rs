@@ -35,12 +35,14 @@ const MIN_TRIES: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// The same for a runner that waits in the kernel, as for a slow disk, or whose process cannot be seen.
 const BLOCKED_PATIENCE: Duration = Duration::from_secs(20);
-/// The same for a runner that could go on but gets no processor.
+/// The same for a runner that could go on but gets no processor, or that runs now and then: it is there, and the host is slow.
 const STARVED_PATIENCE: Duration = Duration::from_secs(60);
 /// A runner that has used this much processor time since the first question is not starved: it is busy with something else.
 const SPINNING: Duration = Duration::from_secs(2);
 /// The shortest time between two doubts that are acted on, because each of many quiet streams may cause one.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// A daemon that notices the end of `ASK_TIME` this much too late gets too little processor time itself.
+const LATE: Duration = Duration::from_millis(500);
 /// The longest time to look at a process or to continue it.
 const LOOK_TIME: Duration = Duration::from_secs(1);
 
@@ -52,6 +54,8 @@ struct Silence {
     tries: u32,
     /// Whether the process was already told to continue.
     is_continued: bool,
+    /// Whether its process has had a processor since it was first looked at, or the daemon itself had too little of one.
+    is_host_slow: bool,
     /// Its process now, if it can be seen, and the processor time that it has used since the first question.
     process: Option<(ProcessState, Duration)>,
 }
@@ -68,6 +72,7 @@ fn judge(silence: Silence) -> Judgement {
     let patience = match silence.process {
         Some((ProcessState::Stopped, _)) if !silence.is_continued => return Judgement::Continue,
         Some((ProcessState::Runnable, used)) if used < SPINNING => STARVED_PATIENCE,
+        Some((ProcessState::Sleeping | ProcessState::Blocked, _)) if silence.is_host_slow => STARVED_PATIENCE,
         Some((ProcessState::Blocked, _)) | None => BLOCKED_PATIENCE,
         Some(_) => PATIENCE,
     };
@@ -149,7 +154,8 @@ async fn until_doubt(pulse: &Pulse, asked: Instant) {
 async fn examine(id: SessionId, runner: RunnerClient, runtime: Arc<dyn Runtime>) -> Option<String> {
     let began = Instant::now();
     let mut is_continued = false;
-    let mut first_cpu: Option<Duration> = None;
+    let mut first: Option<ProcessSample> = None;
+    let mut is_host_slow = false;
     for tries in 1.. {
         let next = Instant::now() + ASK_TIME;
         let cause = match timeout(ASK_TIME, runner.ping()).await {
@@ -162,15 +168,19 @@ async fn examine(id: SessionId, runner: RunnerClient, runtime: Arc<dyn Runtime>)
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} seconds", ASK_TIME.as_secs()),
         };
+        is_host_slow |= next.elapsed() > LATE;
         let sample = timeout(LOOK_TIME, runtime.runner_process(&id)).await.ok().flatten();
-        let process =
-            sample.map(|ProcessSample { state, cpu }| (state, cpu.saturating_sub(*first_cpu.get_or_insert(cpu))));
+        let process = sample.map(|sample| {
+            let first = first.get_or_insert(sample);
+            is_host_slow |= sample.turns > first.turns;
+            (sample.state, sample.cpu.saturating_sub(first.cpu))
+        });
         let state = describe(sample.map(|sample| sample.state));
         let lasted = began.elapsed();
         if tries == 1 {
             warn!(session_id = %id, step = "health", %cause, state, "runner does not answer");
         }
-        match judge(Silence { lasted, tries, is_continued, process }) {
+        match judge(Silence { lasted, tries, is_continued, is_host_slow, process }) {
             Judgement::Lost => {
                 return Some(format!("its runner did not answer for {} s ({cause}; {state})", lasted.as_secs()));
             }

@@ -15,10 +15,10 @@ use crate::session::{Clock, Registry, RegistryParts, SessionHandle};
 use crate::store::Store;
 use crate::workspace::WorkspaceDirs;
 
-const ASLEEP: ProcessSample = ProcessSample { state: ProcessState::Sleeping, cpu: Duration::ZERO };
+const ASLEEP: ProcessSample = ProcessSample { state: ProcessState::Sleeping, cpu: Duration::ZERO, turns: 0 };
 
 fn silence(lasted: Duration, state: ProcessState, used: Duration) -> Silence {
-    Silence { lasted, tries: MIN_TRIES, is_continued: true, process: Some((state, used)) }
+    Silence { lasted, tries: MIN_TRIES, is_continued: true, is_host_slow: false, process: Some((state, used)) }
 }
 
 #[test]
@@ -47,9 +47,41 @@ fn a_runner_without_a_processor_gets_more_time_than_one_that_computes_something_
 }
 
 #[test]
+fn a_runner_on_a_slow_host_has_the_time_of_one_without_a_processor() {
+    for state in [ProcessState::Sleeping, ProcessState::Blocked] {
+        let slow = Silence { is_host_slow: true, ..silence(STARVED_PATIENCE - ASK_TIME, state, Duration::ZERO) };
+        assert_eq!(judge(slow), Judgement::AskAgain, "{state:?}");
+        assert_eq!(judge(Silence { lasted: STARVED_PATIENCE, ..slow }), Judgement::Lost, "{state:?}");
+    }
+    let busy = Silence { is_host_slow: true, ..silence(PATIENCE, ProcessState::Runnable, SPINNING) };
+    assert_eq!(judge(busy), Judgement::Lost, "it computes something else");
+}
+
+/// A runner that sleeps whenever it is looked at, but runs in between.
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_runs_between_two_questions_is_not_lost_as_soon_as_one_that_does_not() {
+    let (runtime, session, _folder) = session_with(Runner::Silent).await;
+    let activity = session.begin().await.unwrap();
+    activity.runner().pulse().doubt();
+    let (began, mut turns) = (Instant::now(), 0);
+    let runs = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            turns += 1;
+            runtime.state().process = Some(ProcessSample { turns, ..ASLEEP });
+        }
+    };
+    tokio::select! {
+        () = runs => {}
+        _ = activity.ended() => {}
+    }
+    assert!(began.elapsed() >= STARVED_PATIENCE, "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_runner_that_waits_for_a_disk_or_cannot_be_seen_gets_more_time_than_one_that_sleeps() {
     for process in [Some((ProcessState::Blocked, Duration::ZERO)), None] {
-        let early = Silence { lasted: PATIENCE, tries: 9, is_continued: false, process };
+        let early = Silence { lasted: PATIENCE, tries: 9, is_continued: false, is_host_slow: false, process };
         assert_eq!(judge(early), Judgement::AskAgain);
         assert_eq!(judge(Silence { lasted: BLOCKED_PATIENCE, ..early }), Judgement::Lost);
     }
@@ -90,6 +122,7 @@ async fn session_with(runner: Runner) -> (Arc<FakeRuntime>, SessionHandle, tempf
         network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: SessionsConfig::default(),
+        snapshots: crate::config::SnapshotsConfig::default(),
         workspaces: WorkspaceDirs::open(folder.path().join("workspaces")).unwrap(),
         metrics: Metrics::new(),
         store: Store::in_memory(),

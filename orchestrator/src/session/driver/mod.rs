@@ -3,6 +3,8 @@
 //!
 //! ```text
 //!  Start ──▶ create │ claim │ adopt ──▶ the sandbox is there ──▶ watch_over (a session)      ──▶ remove ──▶ nothing is left
+//!                                        ▲ start            │ stop
+//!                                        └──── stopped ◀────┘
 //!              │                                           └──▶ wait_for_claim (a pool)  ──▶ remove, or handed over to a
 //!              └──▶ failed: nothing of it is left                                             session's driver, by value
 //! ```
@@ -16,8 +18,10 @@ mod claim;
 mod create;
 pub mod expiry;
 mod health;
+pub mod keep;
 pub mod pause;
 mod record;
+mod stopped;
 pub mod update;
 mod wait_for_claim;
 
@@ -25,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared_protocol::SessionId;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout};
 use tracing::{error, info, warn};
 
@@ -35,13 +39,14 @@ pub use wait_for_claim::{HandOver, HandOverRequest};
 
 use self::expiry::Expiry;
 use self::health::Health;
-use self::pause::PauseAsked;
-use self::update::UpdateAsked;
-use super::shared::Shared;
+use self::keep::AfterKeep;
+use super::shared::{DriverRequests, Shared};
+use super::snapshots::SnapshotHold;
 use super::{EndReason, Phase, SessionError, SessionHandle};
 use crate::failpoint;
-use crate::network::Gateway;
-use crate::runtime::{Runtime, RuntimeError, Sandbox, SandboxSpec};
+use crate::network::{Gateway, SeenWayOut};
+use crate::runtime::{Runtime, RuntimeError, Sandbox, SandboxSpec, WayOut};
+use crate::spec::Variables;
 use crate::store::SessionRow;
 use crate::workspace::WorkspaceHold;
 
@@ -61,6 +66,8 @@ pub enum Start {
     Adopt(Phase),
     /// An earlier daemon began to end the session.
     Finish(EndReason),
+    /// An earlier daemon stopped the session, or began to.
+    Stopped,
     /// An earlier daemon began to create the sandbox.
     Undo,
 }
@@ -69,6 +76,16 @@ pub enum Start {
 pub struct Creation {
     pub sandbox: SandboxSpec,
     pub row: SessionRow,
+    /// What the client asked for if the sandbox starts from a snapshot.
+    pub restored: Option<Restored>,
+}
+
+/// What a sandbox that starts from a snapshot needs while it is created.
+pub struct Restored {
+    /// The variables that the client names, and those of the daemon. They take the place of those in the snapshot.
+    pub env: Variables,
+    /// The snapshot cannot be removed meanwhile.
+    pub hold: SnapshotHold,
 }
 
 /// The owner that the sandbox is for.
@@ -95,10 +112,16 @@ pub struct Driver {
     role: Role,
     runtime: Arc<dyn Runtime>,
     record: SessionRecord,
-    pauses: mpsc::Receiver<PauseAsked>,
-    updates: mpsc::Receiver<UpdateAsked>,
+    requests: DriverRequests,
     workspace: Option<WorkspaceHold>,
     permits: Arc<Semaphore>,
+}
+
+/// Why the driver no longer watches over a sandbox.
+enum Watched {
+    Over(EndReason),
+    /// Its processes have ended, and its disk is kept.
+    Stopped,
 }
 
 /// Why the driver has no sandbox, or none any more.
@@ -115,9 +138,9 @@ impl Driver {
     pub fn new(parts: DriverParts) -> (SessionHandle, Self) {
         let DriverParts { shared, role, runtime, record, workspace, permits } = parts;
         let id = shared.facts.id.clone();
-        let (pauses, updates) = shared.take_requests();
+        let requests = shared.take_requests();
         let handle = SessionHandle(shared.clone());
-        (handle, Self { shared, id, role, runtime, record, pauses, updates, workspace, permits })
+        (handle, Self { shared, id, role, runtime, record, requests, workspace, permits })
     }
 
     pub fn id(&self) -> &SessionId {
@@ -137,11 +160,12 @@ impl Driver {
             Start::Claim(claim) => self.claim(*claim).await,
             Start::Adopt(next) => self.adopt(next).await,
             Start::Finish(end) => Err(Gone::Over(end)),
+            Start::Stopped => self.adopt_stopped().await,
             Start::Undo => Err(self.undo().await),
         };
         let gone = match started {
             Ok(sandbox) => match &mut self.role {
-                Role::Session => Gone::Over(self.watch_over(sandbox).await),
+                Role::Session => Gone::Over(self.live(sandbox).await),
                 Role::Pooled(request) => wait_for_claim::wait_for_claim(&self.shared, request, sandbox).await,
             },
             Err(gone) => gone,
@@ -156,7 +180,20 @@ impl Driver {
         self.shared.set_phase(last);
     }
 
-    async fn watch_over(&mut self, mut sandbox: Sandbox) -> EndReason {
+    /// Watches over the sandbox, and over the disk while the session is stopped, until the session is over.
+    async fn live(&mut self, mut sandbox: Sandbox) -> EndReason {
+        loop {
+            match self.watch_over(sandbox).await {
+                Watched::Over(end) => return end,
+                Watched::Stopped => match self.wait_for_start().await {
+                    Ok(started) => sandbox = started,
+                    Err(end) => return end,
+                },
+            }
+        }
+    }
+
+    async fn watch_over(&mut self, mut sandbox: Sandbox) -> Watched {
         let shared = self.shared.clone();
         let _gateway = self.open_gateway(&mut sandbox);
         let mut idle_pause = shared.facts.spec.idle_pause;
@@ -165,10 +202,10 @@ impl Driver {
             let at = match shared.decide(idle_pause) {
                 Expiry::Due => {
                     failpoint::pass("expire.due");
-                    return EndReason::Expired;
+                    return Watched::Over(EndReason::Expired);
                 }
                 Expiry::Pause => match self.pause_idle(&mut idle_pause).await {
-                    Some(end) => return end,
+                    Some(end) => return Watched::Over(end),
                     None => continue,
                 },
                 Expiry::At(at) => Some(at),
@@ -180,13 +217,22 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                ended = &mut sandbox.ended => return EndReason::Crashed(ended.unwrap_or_else(|_| UNSEEN_END.into())),
-                () = shared.destroy_asked.notified() => return EndReason::Destroyed,
-                () = shared.resume_asked.notified() => if let Some(end) = self.resume().await { return end },
-                Some(asked) = self.pauses.recv() => if let Some(end) = self.pause(asked).await { return end },
-                Some(asked) = self.updates.recv() => self.update(asked).await,
+                ended = &mut sandbox.ended => {
+                    return Watched::Over(EndReason::Crashed(ended.unwrap_or_else(|_| UNSEEN_END.into())));
+                }
+                () = shared.destroy_asked.notified() => return Watched::Over(EndReason::Destroyed),
+                () = shared.resume_asked.notified() => {
+                    if let Some(end) = self.resume().await { return Watched::Over(end) }
+                }
+                Some(asked) = self.requests.pauses.recv() => {
+                    if let Some(end) = self.pause(asked).await { return Watched::Over(end) }
+                }
+                Some(asked) = self.requests.updates.recv() => self.update(asked).await,
+                Some(asked) = self.requests.keeps.recv() => {
+                    if self.keep(asked).await == AfterKeep::Stopped { return Watched::Stopped }
+                }
                 () = shared.idle.notified() => {}
-                Some(reason) = lost(&mut health), if is_awake => return EndReason::Crashed(reason),
+                Some(reason) = lost(&mut health), if is_awake => return Watched::Over(EndReason::Crashed(reason)),
                 () = sleep_until(at.unwrap_or_else(tokio::time::Instant::now)), if at.is_some() => {}
             }
         }
@@ -194,14 +240,27 @@ impl Driver {
 
     /// Records whether the sandbox has a way to the network, before anybody can ask.
     fn note_network(&self, sandbox: &Sandbox) {
-        if sandbox.network.is_some() {
-            self.shared.network.set_open();
+        match sandbox.network {
+            Some(WayOut::Sockets(_)) => self.shared.network.set_way_out(SeenWayOut::Dial),
+            Some(WayOut::Proxy { port }) => self.shared.network.set_way_out(SeenWayOut::Proxy { port }),
+            None => {}
+        }
+    }
+
+    /// Records where the first shell begins, if that is not the workspace.
+    fn note_start_dir(&self, sandbox: &Sandbox) {
+        if let Some(path) = &sandbox.start_dir {
+            self.shared.set_cwd(path);
         }
     }
 
     /// Starts to serve the network of the sandbox. Connections that programs have begun meanwhile have waited for it.
     fn open_gateway(&self, sandbox: &mut Sandbox) -> Option<Gateway> {
-        let opened = Gateway::start(&self.shared.network, sandbox.network.take()?);
+        let sockets = match sandbox.network.take()? {
+            WayOut::Sockets(sockets) => sockets,
+            WayOut::Proxy { .. } => return Some(Gateway::start_proxy(&self.shared.network, self.shared.client()?)),
+        };
+        let opened = Gateway::start(&self.shared.network, sockets);
         opened.inspect_err(|cause| warn!(session_id = %self.id, %cause, "the session has no network")).ok()
     }
 
@@ -244,6 +303,9 @@ impl Driver {
 
     /// Removes the sandbox. Returns `false` if the runtime failed in every attempt.
     async fn remove_sandbox(&self) -> bool {
+        if self.shared.facts.spec.inject.is_some() {
+            self.shared.network.remove_authority().await;
+        }
         let mut pause = DESTROY_FIRST_PAUSE;
         for attempt in 1..=DESTROY_ATTEMPTS {
             let Some(cause) = failure(timeout(DESTROY_TIMEOUT, self.runtime.destroy(&self.id)).await) else {

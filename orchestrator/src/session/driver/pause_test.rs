@@ -25,6 +25,7 @@ fn world() -> World {
         network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config: SessionsConfig::default(),
+        snapshots: crate::config::SnapshotsConfig::default(),
         workspaces: WorkspaceDirs::open(folder.path().join("workspaces")).unwrap(),
         metrics: Metrics::new(),
         store: Store::in_memory(),

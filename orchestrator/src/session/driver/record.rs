@@ -69,11 +69,16 @@ impl SessionRecord {
         }
     }
 
+    /// Stores that the session is about to be stopped.
+    pub async fn stopped(&self) -> Result<(), SessionError> {
+        self.write(Write::Stopped { id: self.id.clone() }).await.map_err(|error| self.refuse("stop", &error))
+    }
+
     /// Stores a change of the session before it takes effect.
     pub async fn update(&self, update: &Update) -> Result<(), SessionError> {
-        let Update { lifetime, labels, network } = update.clone();
-        let network = network.map(|policy| policy.asked);
-        let write = Write::Update { id: self.id.clone(), lifetime, labels, network };
+        let Update { lifetime, labels, network, links, inject } = update.clone();
+        let network = network.map(|policy| Box::new((policy.asked, policy.maximum)));
+        let write = Write::Update { id: self.id.clone(), lifetime, labels, network, links, inject };
         self.write(write).await.map_err(|error| self.refuse("update", &error))
     }
 

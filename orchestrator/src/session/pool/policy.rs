@@ -160,17 +160,22 @@ mod tests {
     }
 
     fn full(memory: &[u64], limit: u64) -> Admission {
-        let limits = Limits { max_sessions: 10, max_total_memory_mb: Some(limit), max_total_millicpus: None };
+        let limits = Limits {
+            max_sessions: 10,
+            max_total_memory_mb: Some(limit),
+            max_total_disk_mb: None,
+            max_total_millicpus: None,
+        };
         let mut admission = Admission::new(limits);
         for memory_mb in memory {
-            admission.admit(&Demand { memory_mb: *memory_mb, millicpus: 0 }, None).unwrap();
+            admission.admit(&Demand { memory_mb: *memory_mb, disk_mb: 0, millicpus: 0 }, None).unwrap();
         }
         admission
     }
 
     fn evicted(admission: &Admission, pooled: &[u64], asked: u64) -> Option<Vec<u64>> {
         let admission = std::cell::RefCell::new(admission.clone());
-        let demand = |memory_mb: u64| Demand { memory_mb, millicpus: 0 };
+        let demand = |memory_mb: u64| Demand { memory_mb, disk_mb: 0, millicpus: 0 };
         choose_evictions(
             pooled.iter().copied(),
             || admission.borrow_mut().admit(&demand(asked), None),

@@ -10,8 +10,8 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
+use shared_protocol::RuntimeName;
 use shared_protocol::api::{AcquireSource, CreateSessionRequest, PoolView};
-use shared_protocol::{KeyName, RuntimeName};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -23,7 +23,7 @@ use super::{FillingSandbox, PooledSandbox};
 use crate::config::MAX_POOL_SIZE;
 use crate::metrics::{Metrics, PoolResult};
 use crate::owner::Creator;
-use crate::runtime::{Purpose, Runtime, SandboxSpec};
+use crate::runtime::{Origin, Purpose, Runtime, SandboxSpec};
 use crate::session::driver::{Claim, Role, Start};
 use crate::session::facts::Facts;
 use crate::session::registry::table::{Entry, Table};
@@ -31,7 +31,6 @@ use crate::session::registry::{Demand, Refusal, Scope, fresh_id};
 use crate::session::{Phase, Plan, Registry, SessionError, SessionHandle};
 use crate::spec::{LateWorkspaces, SessionSpec, Variables};
 use crate::store::{SessionRow, StoredKey};
-use crate::workspace::WorkspaceHold;
 
 /// How long the start of the daemon waits for a pooled sandbox of an earlier daemon. A new one is started faster than that.
 const ADOPT_PATIENCE: Duration = Duration::from_secs(10);
@@ -93,9 +92,9 @@ impl Registry {
             ..CreateSessionRequest::default()
         };
         // The template is an empty request with all defaults, so an ordinary create fits the pool.
-        let template = Plan::resolve(request, KeyName::first(), &self.0.config, &self.0.default_runtime)?.spec;
+        let template = self.resolve(request, &Creator::first())?.spec;
         if size > 0 {
-            runtime.check(&template).await?;
+            runtime.check(&template, &Origin::Empty).await?;
         }
         let key = PoolKey::of(&template);
         let mut pools = self.idle_pools();
@@ -130,7 +129,9 @@ impl Registry {
             workspace: None,
             awaits_workspace: true,
             env: Variables::default(),
+            authority: None,
             purpose: Purpose::Session,
+            origin: Origin::Empty,
         };
         let (facts, creation) = self.creation(sandbox, AcquireSource::Pool, None);
         let start = Start::Create(Box::new(creation));
@@ -200,14 +201,15 @@ impl Registry {
             }
             table.assign(&demand, creator).map_err(|refusal| limit_for(creator, &refusal))?;
             self.0.metrics.pool_claim(&spec.image, PoolResult::Hit);
-            let mount = workspace.as_ref().map(WorkspaceHold::mount);
             let asked = SandboxSpec {
                 id,
                 session: spec.clone(),
-                workspace: mount,
+                workspace: None,
                 awaits_workspace: false,
                 env: plan.env.clone(),
+                authority: None,
                 purpose: Purpose::Session,
+                origin: Origin::Empty,
             };
             let (facts, creation) = self.creation(asked, AcquireSource::Pool, key.cloned());
             let permits = self.0.create_permits.clone();

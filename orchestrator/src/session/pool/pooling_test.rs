@@ -39,6 +39,7 @@ async fn world(change: impl FnOnce(&mut SessionsConfig)) -> World {
         network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config,
+        snapshots: crate::config::SnapshotsConfig::default(),
         workspaces: WorkspaceDirs::open(folder.path().join("workspaces")).unwrap(),
         metrics: Metrics::new(),
         store: Store::in_memory(),
@@ -92,7 +93,7 @@ impl World {
     }
 
     fn pooled(&self) -> Vec<SessionView> {
-        self.registry.list(&SessionFilter { statuses: vec![SessionStatus::PoolIdle], labels: Vec::new() })
+        self.registry.list(&SessionFilter { statuses: vec![SessionStatus::PoolIdle], ..SessionFilter::default() })
     }
 }
 
@@ -100,7 +101,11 @@ impl World {
 async fn ten_thousand_claims_at_once_give_no_sandbox_twice() {
     const CLAIMS: usize = 10_000;
     const SIZE: usize = 500;
-    let world = World::filled(SIZE as u64, |config| config.max_sessions = 50_000).await;
+    let world = World::filled(SIZE as u64, |config| {
+        config.max_sessions = 50_000;
+        config.max_total_memory_mb = Some(u64::MAX);
+    })
+    .await;
     let creates = (0..CLAIMS).map(|_| {
         let registry = world.registry.clone();
         tokio::spawn(async move { registry.create(CreateSessionRequest::default(), None).await })

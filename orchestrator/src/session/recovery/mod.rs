@@ -54,17 +54,20 @@ impl Registry {
     pub async fn recover(&self, rows: Vec<SessionRow>) -> Recovered {
         let until = Instant::now() + PATIENCE;
         failpoint::pass("recover.loaded");
+        self.recover_snapshots().await;
         let found = self.found().await;
+        self.sweep_authorities(&rows).await;
         failpoint::pass("recover.listed");
         let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_RECOVERIES));
         let (mut adopting, mut ending, mut unowned, mut over) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut waiting = Vec::new();
+        let (mut waiting, mut kept) = (Vec::new(), Vec::new());
         for step in decide(rows, &found) {
             match step {
                 RecoveryStep::Adopt { row, is_paused } => {
                     let phase = if is_paused { Phase::Paused } else { Phase::Running };
                     adopting.extend(self.take_over(&row, Start::Adopt(phase), &permits));
                 }
+                RecoveryStep::KeepStopped { row } => kept.extend(self.take_over_stopped(&row, &permits)),
                 RecoveryStep::AdoptPooled { row } => waiting.extend(self.adopt_pooled(&row, &permits)),
                 RecoveryStep::Finish { row, end } => ending.extend(self.take_over(&row, Start::Finish(end), &permits)),
                 RecoveryStep::Undo { row } => ending.extend(self.undo(&row, &permits)),
@@ -85,7 +88,7 @@ impl Registry {
         let removals = unowned.len();
         // This is a task of its own, so that it continues if the start stops waiting for it.
         let removing = tokio::spawn(remove_unowned(unowned));
-        let all = adopting.iter().chain(&ending).chain(&pooled).map(|handle| settled(handle, until));
+        let all = adopting.iter().chain(&ending).chain(&pooled).chain(&kept).map(|handle| settled(handle, until));
         let pending = futures_util::future::join_all(all).await.into_iter().filter(|is_settled| !is_settled).count();
         let is_swept = timeout_at(until, removing).await.is_ok();
         failpoint::pass("recover.done");
@@ -102,6 +105,16 @@ impl Registry {
             info!(adopted, crashed, removed, pending, "recovered the sessions of an earlier daemon");
         }
         recovered
+    }
+
+    /// Removes the certificate authorities of sessions that have ended.
+    async fn sweep_authorities(&self, rows: &[SessionRow]) {
+        let live = rows.iter().filter(|row| row.ended_at.is_none()).map(|row| row.id.to_string());
+        let live: BTreeSet<String> = live.collect();
+        let swept = self.0.network.authorities().sweep(move |id| live.contains(id)).await;
+        if let Err(cause) = swept {
+            warn!(%cause, "certificate authorities of an earlier daemon are left");
+        }
     }
 
     /// Lists the sandboxes of each runtime. If a runtime cannot answer, its leftovers stay until the next start, and its
@@ -137,6 +150,17 @@ impl Registry {
         driver.shared().recall(row);
         self.table().restore(Entry::session(handle.clone(), demand, row.key.clone()));
         self.spawn(driver, start);
+        Some(handle)
+    }
+
+    /// Takes over a stopped session, with its place, its key, its disk and its workspace.
+    fn take_over_stopped(&self, row: &SessionRow, permits: &Arc<Semaphore>) -> Option<SessionHandle> {
+        let handle = self.take_over(row, Start::Stopped, permits)?;
+        let (mut table, demand) = (self.table(), Demand::of(&row.spec.resources));
+        // It needs no memory until it is started. Its driver has not told its phase yet.
+        if table.release_parked(&row.id, &demand.parked()) {
+            table.restore_demand(&row.id, demand.parked());
+        }
         Some(handle)
     }
 

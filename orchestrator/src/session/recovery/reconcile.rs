@@ -14,6 +14,8 @@ pub enum RecoveryStep {
     Adopt { row: SessionRow, is_paused: bool },
     /// The sandbox waited in a pool: it still does, or has ended meanwhile.
     AdoptPooled { row: SessionRow },
+    /// The session was stopped, or was about to be.
+    KeepStopped { row: SessionRow },
     /// The session was about to end, and may be half removed.
     Finish { row: SessionRow, end: EndReason },
     /// The create was interrupted, and no client was told of it.
@@ -51,6 +53,7 @@ pub fn decide(rows: Vec<SessionRow>, found: &BTreeMap<RuntimeName, BTreeSet<Sess
                 let end = end();
                 RecoveryStep::Finish { row, end }
             }
+            SessionStatus::Stopped => RecoveryStep::KeepStopped { row },
             SessionStatus::PoolIdle => RecoveryStep::AdoptPooled { row },
             _ => RecoveryStep::Undo { row },
         });
@@ -107,6 +110,7 @@ mod tests {
             RecoveryStep::Adopt { row, is_paused: false } => ("adopt", row.id.clone()),
             RecoveryStep::Adopt { row, is_paused: true } => ("adopt paused", row.id.clone()),
             RecoveryStep::AdoptPooled { row } => ("adopt pooled", row.id.clone()),
+            RecoveryStep::KeepStopped { row } => ("keep stopped", row.id.clone()),
             RecoveryStep::Finish { row, end: EndReason::Expired } => ("finish", row.id.clone()),
             RecoveryStep::Finish { row, .. } => ("finish otherwise", row.id.clone()),
             RecoveryStep::Undo { row } => ("undo", row.id.clone()),
@@ -118,12 +122,13 @@ mod tests {
 
     #[test]
     fn each_status_has_its_step() {
-        use SessionStatus::{Crashed, Creating, Destroyed, Destroying, Expired, Paused, PoolIdle, Running};
+        use SessionStatus::{Crashed, Creating, Destroyed, Destroying, Expired, Paused, PoolIdle, Running, Stopped};
         let local = BTreeMap::from([(RuntimeName::local(), BTreeSet::new())]);
         for (status, step) in [
             (Creating, "undo"),
             (Running, "adopt"),
             (Paused, "adopt paused"),
+            (Stopped, "keep stopped"),
             (PoolIdle, "adopt pooled"),
             (Destroying, "finish"),
             (Destroyed, "bury"),
@@ -147,7 +152,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_row_has_one_step_and_a_sandbox_is_removed_only_if_no_row_needs_it(
-            rows in prop::collection::btree_map(0u16..40, (0usize..8, any::<bool>()), 0..30),
+            rows in prop::collection::btree_map(0u16..40, (0usize..9, any::<bool>()), 0..30),
             found in prop::collection::btree_set(0u16..40, 0..30),
         ) {
             let rows: Vec<SessionRow> = rows

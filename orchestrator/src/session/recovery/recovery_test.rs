@@ -11,7 +11,7 @@ use shared_protocol::{KeyName, RuntimeName, SessionId, WorkspaceId};
 use crate::config::SessionsConfig;
 use crate::metrics::Metrics;
 use crate::owner::WorkspaceName;
-use crate::runtime::{Runtime, RuntimeError, Sandbox, SandboxSpec};
+use crate::runtime::{Origin, Runtime, RuntimeError, Sandbox, SandboxSpec};
 use crate::session::fake::FakeRuntime;
 use crate::session::{Clock, Recovered, Registry, RegistryParts, SessionError, SessionFilter, SessionHandle};
 use crate::spec::SessionSpec;
@@ -54,8 +54,8 @@ impl Runtime for Mortal {
         self.runtime.images().await
     }
 
-    async fn check(&self, spec: &SessionSpec) -> Result<(), RuntimeError> {
-        self.runtime.check(spec).await
+    async fn check(&self, spec: &SessionSpec, origin: &Origin) -> Result<(), RuntimeError> {
+        self.runtime.check(spec, origin).await
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, RuntimeError> {
@@ -126,6 +126,7 @@ impl World {
             network: crate::network::Network::for_test(),
             runtimes,
             config: self.config.clone(),
+            snapshots: crate::config::SnapshotsConfig::default(),
             workspaces: workspaces.clone(),
             metrics: Metrics::new(),
             store: store.clone(),
@@ -156,7 +157,7 @@ impl Daemon {
     }
 
     fn statuses(&self) -> Vec<SessionStatus> {
-        let all = SessionFilter { statuses: SessionStatus::ALL.to_vec(), labels: Vec::new() };
+        let all = SessionFilter { statuses: SessionStatus::ALL.to_vec(), ..SessionFilter::default() };
         self.registry.list(&all).into_iter().map(|view| view.status).collect()
     }
 

@@ -17,6 +17,7 @@ use crate::owner::{Creator, OwnerUsage};
 pub struct Limits {
     pub max_sessions: u64,
     pub max_total_memory_mb: Option<u64>,
+    pub max_total_disk_mb: Option<u64>,
     pub max_total_millicpus: Option<u64>,
 }
 
@@ -24,12 +25,20 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     pub memory_mb: u64,
+    pub disk_mb: u64,
     pub millicpus: u64,
 }
 
 impl Demand {
     pub fn of(resources: &ResourcesView) -> Self {
-        Self { memory_mb: resources.memory_mb, millicpus: millicpus(resources.cpus) }
+        Self { memory_mb: resources.memory_mb, disk_mb: resources.disk_mb, millicpus: millicpus(resources.cpus) }
+    }
+}
+
+impl Demand {
+    /// What a stopped session has: its disk.
+    pub fn parked(&self) -> Self {
+        Self { memory_mb: 0, disk_mb: self.disk_mb, millicpus: 0 }
     }
 }
 
@@ -85,6 +94,7 @@ pub struct Admission {
     limits: Limits,
     sessions: u64,
     memory_mb: u64,
+    disk_mb: u64,
     millicpus: u64,
     /// The owners that have sessions now.
     by_owner: HashMap<KeyName, OwnerUsage>,
@@ -92,7 +102,7 @@ pub struct Admission {
 
 impl Admission {
     pub fn new(limits: Limits) -> Self {
-        Self { limits, sessions: 0, memory_mb: 0, millicpus: 0, by_owner: HashMap::new() }
+        Self { limits, sessions: 0, memory_mb: 0, disk_mb: 0, millicpus: 0, by_owner: HashMap::new() }
     }
 
     pub fn usage_of(&self, owner: &KeyName) -> OwnerUsage {
@@ -107,12 +117,13 @@ impl Admission {
     pub fn admit(&mut self, demand: &Demand, creator: Option<&Creator>) -> Result<(), Refusal> {
         // The limits of the key come first: a caller can do something about those.
         let share = creator.map(|creator| self.share_after(demand, creator)).transpose()?;
-        let Limits { max_sessions, max_total_memory_mb, max_total_millicpus } = self.limits;
+        let Limits { max_sessions, max_total_memory_mb, max_total_disk_mb, max_total_millicpus } = self.limits;
         let sessions = fit(Scope::Daemon, "sessions", Some(max_sessions), self.sessions, 1)?;
         let memory_mb = fit(Scope::Daemon, MEMORY, max_total_memory_mb, self.memory_mb, demand.memory_mb)?;
+        let disk_mb = fit(Scope::Daemon, DISK, max_total_disk_mb, self.disk_mb, demand.disk_mb)?;
         let millicpus =
             fit(Scope::Daemon, "thousandths of a cpu", max_total_millicpus, self.millicpus, demand.millicpus)?;
-        (self.sessions, self.memory_mb, self.millicpus) = (sessions, memory_mb, millicpus);
+        (self.sessions, self.memory_mb, self.disk_mb, self.millicpus) = (sessions, memory_mb, disk_mb, millicpus);
         if let (Some(creator), Some(share)) = (creator, share) {
             self.by_owner.insert(creator.owner.clone(), share);
         }
@@ -144,6 +155,7 @@ impl Admission {
     pub fn restore(&mut self, demand: &Demand, owner: Option<&KeyName>) {
         self.sessions = self.sessions.saturating_add(1);
         self.memory_mb = self.memory_mb.saturating_add(demand.memory_mb);
+        self.disk_mb = self.disk_mb.saturating_add(demand.disk_mb);
         self.millicpus = self.millicpus.saturating_add(demand.millicpus);
         if let Some(owner) = owner {
             let share = self.by_owner.entry(owner.clone()).or_default();
@@ -156,6 +168,7 @@ impl Admission {
     pub fn release(&mut self, demand: &Demand, owner: Option<&KeyName>) {
         self.sessions = self.sessions.saturating_sub(1);
         self.memory_mb = self.memory_mb.saturating_sub(demand.memory_mb);
+        self.disk_mb = self.disk_mb.saturating_sub(demand.disk_mb);
         self.millicpus = self.millicpus.saturating_sub(demand.millicpus);
         if let Some(owner) = owner
             && let Some(share) = self.by_owner.get_mut(owner)
@@ -170,6 +183,7 @@ impl Admission {
 }
 
 const MEMORY: &str = "MiB of memory";
+const DISK: &str = "MiB of disk";
 
 fn fit(of: Scope, what: &'static str, limit: Option<u64>, in_use: u64, asked: u64) -> Result<u64, Refusal> {
     let limit = limit.unwrap_or(u64::MAX);
@@ -196,8 +210,9 @@ mod tests {
     }
 
     fn demand() -> impl Strategy<Value = Demand> {
-        (prop_oneof![0u64..5000, Just(u64::MAX)], prop_oneof![0u64..9000, Just(u64::MAX)])
-            .prop_map(|(memory_mb, millicpus)| Demand { memory_mb, millicpus })
+        let number = || prop_oneof![0u64..5000, Just(u64::MAX)];
+        (number(), number(), prop_oneof![0u64..9000, Just(u64::MAX)])
+            .prop_map(|(memory_mb, disk_mb, millicpus)| Demand { memory_mb, disk_mb, millicpus })
     }
 
     fn change() -> impl Strategy<Value = Change> {
@@ -219,6 +234,7 @@ mod tests {
             limits,
             sees_totals: false,
             may_reach_private: false,
+            network_maximum: crate::owner::NetworkMaximum::Daemon,
         }
     }
 
@@ -227,11 +243,12 @@ mod tests {
         fn what_is_admitted_never_exceeds_a_limit_and_what_is_refused_changes_nothing(
             max_sessions in 0u64..12,
             memory in prop::option::of(0u64..20_000),
+            disk in prop::option::of(0u64..20_000),
             cpus in prop::option::of(0u64..30_000),
             keys in prop::array::uniform3(owner_limits()),
             changes in prop::collection::vec(change(), 0..200),
         ) {
-            let limits = Limits { max_sessions, max_total_memory_mb: memory, max_total_millicpus: cpus };
+            let limits = Limits { max_sessions, max_total_memory_mb: memory, max_total_disk_mb: disk, max_total_millicpus: cpus };
             let creators = [0, 1, 2].map(|number| creator(number, keys[number]));
             let mut admission = Admission::new(limits);
             let mut held: Vec<(Demand, Option<usize>)> = Vec::new();
@@ -246,6 +263,7 @@ mod tests {
                     Change::Admit(demand, owner) => {
                         let fits = held.len() < usize::try_from(max_sessions).unwrap()
                             && total(&held, |a| a.memory_mb) + u128::from(demand.memory_mb) <= u128::from(memory.unwrap_or(u64::MAX))
+                            && total(&held, |a| a.disk_mb) + u128::from(demand.disk_mb) <= u128::from(disk.unwrap_or(u64::MAX))
                             && total(&held, |a| a.millicpus) + u128::from(demand.millicpus) <= u128::from(cpus.unwrap_or(u64::MAX))
                             && owner.is_none_or(|owner| fits_key(&demand, owner, &held));
                         prop_assert_eq!(admission.admit(&demand, owner.map(|owner| &creators[owner])).is_ok(), fits);
@@ -265,6 +283,7 @@ mod tests {
                 }
                 prop_assert_eq!(u128::from(admission.sessions), held.len() as u128);
                 prop_assert_eq!(u128::from(admission.memory_mb), total(&held, |a| a.memory_mb));
+                prop_assert_eq!(u128::from(admission.disk_mb), total(&held, |a| a.disk_mb));
                 prop_assert_eq!(u128::from(admission.millicpus), total(&held, |a| a.millicpus));
                 for (number, creator) in creators.iter().enumerate() {
                     let own: Vec<_> = held.iter().filter(|(_, of)| *of == Some(number)).copied().collect();
@@ -282,13 +301,21 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_is_full_and_by_how_much() {
-        let limits = Limits { max_sessions: 9, max_total_memory_mb: Some(100), max_total_millicpus: None };
+        let limits = Limits {
+            max_sessions: 9,
+            max_total_memory_mb: Some(100),
+            max_total_disk_mb: Some(10),
+            max_total_millicpus: None,
+        };
+        let demand = |memory_mb, disk_mb| Demand { memory_mb, disk_mb, millicpus: 1 };
         let mut admission = Admission::new(limits);
-        admission.admit(&Demand { memory_mb: 60, millicpus: 1 }, None).unwrap();
-        let refusal = admission.admit(&Demand { memory_mb: 60, millicpus: 1 }, None).unwrap_err();
+        admission.admit(&demand(60, 4), None).unwrap();
+        let refusal = admission.admit(&demand(20, 7), None).unwrap_err();
+        assert_eq!(refusal, Refusal { of: Scope::Daemon, what: DISK, limit: 10, in_use: 4, asked: 7 });
+        let refusal = admission.admit(&demand(60, 0), None).unwrap_err();
         assert_eq!(refusal, Refusal { of: Scope::Daemon, what: MEMORY, limit: 100, in_use: 60, asked: 60 });
         let small = creator(0, OwnerLimits { max_sessions: None, max_memory_mb: Some(50) });
-        let refusal = admission.admit(&Demand { memory_mb: 60, millicpus: 1 }, Some(&small)).unwrap_err();
+        let refusal = admission.admit(&demand(60, 0), Some(&small)).unwrap_err();
         assert_eq!(refusal, Refusal { of: Scope::Key, what: MEMORY, limit: 50, in_use: 0, asked: 60 });
         assert!(refusal.message().starts_with("the limit of your API key is reached"), "{}", refusal.message());
     }

@@ -14,26 +14,32 @@
 
 use std::sync::Arc;
 
-use shared_protocol::SessionId;
 use shared_protocol::api::{AcquireSource, CreateSessionRequest, NetworkSpec, SessionView};
+use shared_protocol::{RuntimeName, SessionId};
 use tokio::time::Instant;
 
 use super::Registry;
 use super::admission::Demand;
 use super::table::{Entry, KeyLookup, Table};
 use crate::hash::stable_hash;
-use crate::network::Asker;
+use crate::network::NetworkError;
 use crate::owner::Creator;
-use crate::runtime::{Purpose, Runtime, SandboxSpec};
-use crate::session::driver::{Creation, Driver, DriverParts, Role, SessionRecord, Start};
+use crate::runtime::{Origin, Purpose, Runtime, SandboxSpec, policy};
+use crate::session::driver::{Creation, Driver, DriverParts, Restored, Role, SessionRecord, Start};
 use crate::session::facts::Facts;
 use crate::session::shared::Shared;
+use crate::session::snapshots::{SnapshotHold, with_snapshot};
 use crate::session::{Phase, Plan, SessionError, SessionHandle};
-use crate::spec::{SessionSpec, Variables};
+use crate::spec::{DiskPlace, SessionSpec, Variables};
 use crate::store::StoredKey;
 use crate::workspace::{User, WorkspaceError, WorkspaceHold};
 
 pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
+
+/// What a session that starts from a snapshot has beside its spec.
+pub struct FromSnapshot {
+    pub hold: SnapshotHold,
+}
 
 /// The result of admission: a new session, or the one that the same key created before.
 enum Admitted {
@@ -66,6 +72,34 @@ impl Registry {
         result
     }
 
+    /// The answer to a create that was asked for before, with the same key. What it was made from may be gone by now.
+    pub(crate) async fn repeated(
+        &self,
+        creator: &Creator,
+        request: &CreateSessionRequest,
+        key: Option<&str>,
+    ) -> Result<Option<SessionView>, SessionError> {
+        let Some(key) = key.map(|key| stored_key(key, request)).transpose()? else { return Ok(None) };
+        let known = known_or_closed(&mut self.table(), creator, Some(&key))?;
+        match known {
+            Some(handle) => answer_again(&handle).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The image and the runtime that a request asks for, if the request is one that could be created. It touches nothing.
+    pub(crate) fn asked_image(
+        &self,
+        creator: &Creator,
+        request: &CreateSessionRequest,
+    ) -> Result<(String, RuntimeName), SessionError> {
+        let mut request = request.clone();
+        request.network.get_or_insert_with(|| self.0.network.default_spec().clone());
+        let plan = self.resolve(request, creator)?;
+        self.runtime(&plan.spec.runtime)?;
+        Ok((plan.spec.image.clone(), plan.spec.runtime.clone()))
+    }
+
     async fn create_or_repeat(
         &self,
         creator: &Creator,
@@ -73,9 +107,17 @@ impl Registry {
         key: Option<&str>,
     ) -> Result<SessionView, SessionError> {
         let stored_key = key.map(|key| stored_key(key, &request)).transpose()?;
+        let from = match request.snapshot.take() {
+            Some(id) => {
+                let hold = self.snapshots().hold(&id)?;
+                request = with_snapshot(request, &hold.row)?;
+                Some(FromSnapshot { hold })
+            }
+            None => None,
+        };
         let is_asked = request.network.is_some();
         request.network.get_or_insert_with(|| self.0.network.default_spec().clone());
-        let mut plan = Plan::resolve(request, creator.owner.clone(), &self.0.config, &self.0.default_runtime)?;
+        let mut plan = self.resolve(request, creator)?;
         let runtime = self.runtime(&plan.spec.runtime)?;
         if !plan.spec.network.is_none() {
             let opened = runtime.opens_network(&plan.spec.network);
@@ -85,15 +127,23 @@ impl Registry {
                 opened => opened?,
             }
         }
+        if plan.spec.inject.is_some() {
+            runtime.trusts_authorities(&plan.spec.network)?;
+        }
         // This comes last of the checks: for `packages`, it may ask the package managers of the host.
-        self.0.network.compile(&plan.spec.network, Asker::of(creator)).await?;
-        match self.admit(creator, plan, &runtime, stored_key).await? {
-            // This is the answer of the first request, when it is there, or the current state of a session that has ended
-            // since.
-            Admitted::Known(handle) => match handle.phase() {
-                Phase::Creating => handle.created().await,
-                _ => Ok(handle.view()),
-            },
+        let policy = match self.0.network.compile(&plan.spec.network, creator).await {
+            Err(NetworkError::AboveMaximum { .. }) if !is_asked => {
+                Arc::make_mut(&mut plan.spec).network = NetworkSpec::default();
+                self.0.network.compile(&plan.spec.network, creator).await?
+            }
+            compiled => compiled?,
+        };
+        if let Some(inject) = &plan.spec.inject {
+            self.0.network.with_injections(policy, inject, &creator.owner)?;
+        }
+        plan.add_variables(self.0.network.variables(&plan.spec.network));
+        match self.admit(creator, plan, &runtime, stored_key, from).await? {
+            Admitted::Known(handle) => answer_again(&handle).await,
             Admitted::New(handle) => {
                 // If the client disconnects, this future is dropped, and this value with it.
                 let unknown = DestroyUnlessKept { handle: key.is_none().then(|| handle.clone()) };
@@ -104,6 +154,17 @@ impl Registry {
         }
     }
 
+    /// A complete spec of what a request asks for.
+    pub(in crate::session) fn resolve(
+        &self,
+        request: CreateSessionRequest,
+        creator: &Creator,
+    ) -> Result<Plan, SessionError> {
+        // A runtime that does not exist is refused after this.
+        let disks = |name: &RuntimeName| self.runtime(name).map_or(DiskPlace::Memory, |runtime| runtime.disks());
+        Plan::resolve(request, creator, &self.0.config, &self.0.default_runtime, disks)
+    }
+
     /// Decides, and starts the driver of an admitted session.
     async fn admit(
         &self,
@@ -111,45 +172,78 @@ impl Registry {
         plan: Plan,
         runtime: &Arc<dyn Runtime>,
         key: Option<StoredKey>,
+        from: Option<FromSnapshot>,
     ) -> Result<Admitted, SessionError> {
+        let origin = origin(from.as_ref());
         {
             let mut table = self.table();
             if let Some(known) = known_or_closed(&mut table, creator, key.as_ref())? {
                 return Ok(Admitted::Known(known));
             }
-            // The spec was checked when the pool was created.
-            if !runtime.is_fixed_network(&plan.spec.network)
+            table.refuse_taken_name(&creator.owner, plan.spec.name.as_ref())?;
+            // The spec was checked when the pool was created. The disk of a pooled sandbox is empty.
+            if origin == Origin::Empty
+                && !runtime.is_fixed_network(&plan.spec.network)
                 && let Some(handle) = self.claim_pooled(&mut table, creator, runtime, &plan, key.as_ref())?
             {
                 return Ok(Admitted::New(handle));
             }
         }
-        runtime.check(&plan.spec).await?;
+        runtime.check(&plan.spec, &origin).await?;
         let mut table = self.table();
         if let Some(known) = known_or_closed(&mut table, creator, key.as_ref())? {
             return Ok(Admitted::Known(known));
         }
+        table.refuse_taken_name(&creator.owner, plan.spec.name.as_ref())?;
+        self.place(&mut table, creator, plan, runtime, key, from).map(Admitted::New)
+    }
+
+    /// Starts the driver of a session whose spec was checked, if there is room.
+    pub(in crate::session) fn admit_new(
+        &self,
+        creator: &Creator,
+        plan: Plan,
+        runtime: &Arc<dyn Runtime>,
+        from: FromSnapshot,
+    ) -> Result<SessionHandle, SessionError> {
+        let mut table = self.table();
+        table.refuse_if_closed()?;
+        self.place(&mut table, creator, plan, runtime, None, Some(from))
+    }
+
+    fn place(
+        &self,
+        table: &mut Table,
+        creator: &Creator,
+        plan: Plan,
+        runtime: &Arc<dyn Runtime>,
+        key: Option<StoredKey>,
+        from: Option<FromSnapshot>,
+    ) -> Result<SessionHandle, SessionError> {
         let Plan { spec, env } = plan;
         let id = fresh_id(|id| table.knows(id))?;
         let workspace = self.hold_workspace(&spec, &id)?;
         let demand = Demand::of(&spec.resources);
-        self.make_room(&mut table, &demand, creator)?;
-        let mount = workspace.as_ref().map(WorkspaceHold::mount);
+        self.make_room(table, &demand, creator)?;
         let sandbox = SandboxSpec {
             id,
-            session: spec,
-            workspace: mount,
+            session: spec.clone(),
+            workspace: None,
             awaits_workspace: false,
-            env,
+            env: with_trust(env, &spec),
+            authority: None,
             purpose: Purpose::Session,
+            origin: origin(from.as_ref()),
         };
-        let (facts, creation) = self.creation(sandbox, AcquireSource::Cold, key.clone());
+        // What the client and the daemon say now takes the place of what the snapshot has.
+        let newer = sandbox.env.clone();
+        let (facts, mut creation) = self.creation(sandbox, AcquireSource::Cold, key.clone());
+        creation.restored = from.map(|FromSnapshot { hold }| Restored { hold, env: newer });
         let permits = self.0.create_permits.clone();
         let (handle, driver) = self.driver(facts, Role::Session, runtime.clone(), workspace, permits);
         table.insert(Entry::session(handle.clone(), demand, key));
-        drop(table);
         self.spawn(driver, Start::Create(Box::new(creation)));
-        Ok(Admitted::New(handle))
+        Ok(handle)
     }
 
     /// Holds the workspace that a session asks for, so that it cannot be deleted.
@@ -172,12 +266,12 @@ impl Registry {
         let (id, spec) = (sandbox.id.clone(), sandbox.session.clone());
         let facts = Facts { id, spec, source, created: Instant::now(), clock: self.0.clock };
         let row = facts.to_row(key);
-        (facts, Creation { sandbox, row })
+        (facts, Creation { sandbox, row, restored: None })
     }
 
     /// Refuses, without any effect, a spec that can never work.
     pub(crate) async fn check(&self, spec: &SessionSpec) -> Result<(), SessionError> {
-        Ok(self.runtime(&spec.runtime)?.check(spec).await?)
+        Ok(self.runtime(&spec.runtime)?.check(spec, &Origin::Empty).await?)
     }
 
     /// Starts a workspace sandbox: it is neither counted nor listed, and no client asks for it. This decides and spawns, and
@@ -191,14 +285,15 @@ impl Registry {
         let runtime = self.runtime(&spec.runtime)?;
         let id = fresh_id(|id| self.table().knows(id))?;
         let workspace = hold(&id)?;
-        let mount = Some(workspace.mount());
         let sandbox = SandboxSpec {
             id: id.clone(),
             session: spec,
-            workspace: mount,
+            workspace: None,
             awaits_workspace: false,
             env: Variables::default(),
+            authority: None,
             purpose: Purpose::WorkspaceFiles,
+            origin: Origin::Empty,
         };
         let (facts, creation) = self.creation(sandbox, AcquireSource::Cold, None);
         // The sandbox has no row in the store: after a crash, the next start removes it.
@@ -210,6 +305,20 @@ impl Registry {
         tokio::spawn(driver.run(Start::Create(Box::new(creation)), move |_| gone()));
         Ok(handle)
     }
+}
+
+/// The variables of a session, with those that name the certificate authorities that its programs trust. What a client sets itself stays.
+fn with_trust(mut env: Variables, spec: &SessionSpec) -> Variables {
+    if spec.inject.is_some() {
+        for (name, path) in policy::TRUST_VARIABLES {
+            env.0.entry(name.to_owned()).or_insert_with(|| path.to_owned());
+        }
+    }
+    env
+}
+
+fn origin(from: Option<&FromSnapshot>) -> Origin {
+    from.map_or(Origin::Empty, |from| Origin::Snapshot(from.hold.row.id.clone()))
 }
 
 /// The session that this key already created. Refused if the key came with a different request, or if the daemon is
@@ -233,13 +342,25 @@ fn known_or_closed(
     Ok(None)
 }
 
+/// The answer to a repeated request: that of the first one, when it is there, or the current state of a session that has ended since.
+async fn answer_again(handle: &SessionHandle) -> Result<SessionView, SessionError> {
+    match handle.phase() {
+        Phase::Creating => handle.created().await,
+        _ => Ok(handle.view()),
+    }
+}
+
 /// Destroys a session whose creator can no longer learn its id.
-struct DestroyUnlessKept {
+pub struct DestroyUnlessKept {
     handle: Option<SessionHandle>,
 }
 
 impl DestroyUnlessKept {
-    fn keep(mut self) {
+    pub fn new(handle: SessionHandle) -> Self {
+        Self { handle: Some(handle) }
+    }
+
+    pub fn keep(mut self) {
         self.handle = None;
     }
 }

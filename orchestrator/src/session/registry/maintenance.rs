@@ -78,8 +78,9 @@ impl Registry {
     /// are undone, and sessions that are ending are waited for.
     pub async fn leave_all(&self) -> usize {
         let all = self.table().close();
-        let is_half =
-            |handle: &&SessionHandle| !matches!(handle.phase(), Phase::Running | Phase::Paused | Phase::Pooled);
+        let is_half = |handle: &&SessionHandle| {
+            !matches!(handle.phase(), Phase::Running | Phase::Paused | Phase::Pooled | Phase::Stopped)
+        };
         let ends = all.iter().filter(is_half).map(|handle| async move {
             if matches!(handle.phase(), Phase::Creating | Phase::Filling) {
                 handle.ask_destroy();
@@ -91,6 +92,8 @@ impl Registry {
         });
         futures_util::future::join_all(ends).await;
         self.write_uses().await;
-        self.table().live().filter(|handle| matches!(handle.phase(), Phase::Running | Phase::Paused)).count()
+        let is_left =
+            |handle: &&SessionHandle| matches!(handle.phase(), Phase::Running | Phase::Paused | Phase::Stopped);
+        self.table().live().filter(is_left).count()
     }
 }

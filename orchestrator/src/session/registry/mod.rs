@@ -21,7 +21,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
 pub use admission::{Demand, Limits, Refusal, Scope};
-pub use create::fresh_id;
+pub use create::{DestroyUnlessKept, FromSnapshot, fresh_id};
 
 use self::admission::millicpus;
 use self::table::Table;
@@ -30,8 +30,9 @@ use super::facts::Facts;
 use super::pool::{FillingSandbox, IdlePools};
 use super::resolve::Update;
 use super::shared::Shared;
+use super::snapshots::SnapshotTable;
 use super::{Clock, EndReason, Phase, SessionError, SessionFilter, SessionHandle};
-use crate::config::SessionsConfig;
+use crate::config::{SessionsConfig, SnapshotsConfig};
 use crate::metrics::Metrics;
 use crate::network::Network;
 use crate::owner::{OwnerUsage, WorkspaceName};
@@ -50,6 +51,7 @@ pub struct RegistryParts {
     /// The runtimes, the default one first.
     pub runtimes: Vec<Arc<dyn Runtime>>,
     pub config: SessionsConfig,
+    pub snapshots: SnapshotsConfig,
     pub workspaces: WorkspaceDirs,
     pub network: Network,
     pub metrics: Metrics,
@@ -69,6 +71,7 @@ pub(in crate::session) struct Inner {
     pub metrics: Metrics,
     pub clock: Clock,
     pub store: Store,
+    pub snapshots: SnapshotTable,
     /// Notified when a session is used.
     pub used: Arc<Notify>,
     /// The permits for creating sandboxes.
@@ -80,15 +83,23 @@ pub(in crate::session) struct Inner {
     pub adopted: Mutex<Vec<FillingSandbox>>,
 }
 
+/// The disk limit for all sessions together. `None` if their files are in memory, which has its own limit.
+fn disk_total_mb(parts: &RegistryParts) -> Option<u64> {
+    let on_disk = parts.runtimes.iter().find_map(|runtime| runtime.disk_total_mb())?;
+    Some(parts.config.max_total_disk_mb.unwrap_or(on_disk.saturating_mul(parts.config.disk_overcommit)))
+}
+
 impl Registry {
     /// Makes a registry. `None` if there is no runtime.
     pub fn new(parts: RegistryParts) -> Option<Self> {
         let default_runtime = parts.runtimes.first()?.name();
         let limits = Limits {
             max_sessions: parts.config.max_sessions,
-            max_total_memory_mb: parts.config.max_total_memory_mb,
+            max_total_memory_mb: Some(parts.config.total_memory_mb()),
+            max_total_disk_mb: disk_total_mb(&parts),
             max_total_millicpus: parts.config.max_total_cpus.map(millicpus),
         };
+        let on_disk = parts.runtimes.iter().find_map(|runtime| runtime.disk_total_mb());
         Some(Self(Arc::new(Inner {
             runtimes: parts.runtimes.into_iter().map(|runtime| (runtime.name(), runtime)).collect(),
             default_runtime,
@@ -98,6 +109,7 @@ impl Registry {
             metrics: parts.metrics,
             clock: parts.clock,
             store: parts.store,
+            snapshots: SnapshotTable::new(parts.snapshots.on_disks(on_disk)),
             used: Arc::default(),
             create_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CREATES)),
             table: Mutex::new(Table::new(limits)),
@@ -161,7 +173,7 @@ impl Registry {
 
     /// The number of sessions by status, including tombstones.
     pub fn counts(&self) -> HashMap<SessionStatus, u64> {
-        let all = SessionFilter { statuses: SessionStatus::ALL.to_vec(), labels: Vec::new() };
+        let all = SessionFilter { statuses: SessionStatus::ALL.to_vec(), ..SessionFilter::default() };
         let mut counts = HashMap::new();
         for view in self.table().list(&all) {
             *counts.entry(view.status).or_default() += 1;
@@ -268,9 +280,10 @@ impl Registry {
 
     /// Refuses new sessions and destroys all existing ones, each with its own time limit.
     pub async fn destroy_all(&self) {
-        let all = self.table().close();
+        // A stopped session was stopped to be kept.
+        let all = self.table().close().into_iter().filter(|handle| handle.phase() != Phase::Stopped);
         // For clients all sessions end at once; the work of the runtime is spread.
-        let destroys = all.into_iter().map(|handle| async move {
+        let destroys = all.map(|handle| async move {
             if let Err(error) = handle.destroy().await {
                 tracing::warn!(session_id = %handle.id(), cause = %error, "session could not be destroyed");
             }

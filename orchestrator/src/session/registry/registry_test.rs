@@ -28,6 +28,7 @@ fn world_with(runtime: Arc<FakeRuntime>, change: impl FnOnce(&mut SessionsConfig
         network: crate::network::Network::for_test(),
         runtimes: vec![runtime.clone()],
         config,
+        snapshots: crate::config::SnapshotsConfig::default(),
         workspaces: workspaces.clone(),
         metrics: Metrics::new(),
         store: Store::in_memory(),
@@ -55,7 +56,7 @@ impl World {
     }
 
     fn statuses(&self) -> Vec<SessionStatus> {
-        let all = SessionFilter { statuses: SessionStatus::ALL.to_vec(), labels: Vec::new() };
+        let all = SessionFilter { statuses: SessionStatus::ALL.to_vec(), ..SessionFilter::default() };
         self.registry.list(&all).into_iter().map(|view| view.status).collect()
     }
 }

@@ -8,13 +8,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::json;
-use shared_protocol::api::SessionView;
-use shared_protocol::{KeyName, SessionId};
+use shared_protocol::api::{SessionStatus, SessionView};
+use shared_protocol::{KeyName, SessionId, SessionName};
 use tokio::time::Instant;
 
 use super::admission::{Admission, Demand, Limits, Refusal};
 use crate::owner::{Creator, OwnerUsage};
-use crate::session::{SessionError, SessionFilter, SessionHandle};
+use crate::session::{Phase, SessionError, SessionFilter, SessionHandle};
 use crate::store::StoredKey;
 
 /// The most ended sessions that clients can still ask for.
@@ -89,6 +89,26 @@ impl Table {
         self.live.contains_key(id) || self.tombstones.contains_key(id)
     }
 
+    /// Refuses a name that a session of the same owner has. A session that is being removed gives its name up.
+    pub fn refuse_taken_name(&self, owner: &KeyName, name: Option<&SessionName>) -> Result<(), SessionError> {
+        let Some(name) = name else { return Ok(()) };
+        let has_it = |handle: &&SessionHandle| {
+            let spec = &handle.facts().spec;
+            spec.owner == *owner
+                && spec.name.as_ref() == Some(name)
+                && handle.phase().status() != SessionStatus::Destroying
+        };
+        match self.live().find(has_it) {
+            Some(handle) => {
+                let id = handle.id();
+                Err(SessionError::Conflict(format!(
+                    "session {id} has the name {name}: take another name, or destroy that session first"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
     pub fn look_up_key(&mut self, owner: &KeyName, key: &str, fingerprint: u64) -> KeyLookup {
         self.prune();
         let Some(keyed) = self.keys.get(&(owner.clone(), key.to_owned())) else { return KeyLookup::New };
@@ -132,6 +152,41 @@ impl Table {
 
     pub fn is_evicted(&self, id: &SessionId) -> bool {
         self.evicted.contains(id)
+    }
+
+    /// Gives back what a stopped session does not need. It keeps its place and its disk. A session that is no longer stopped stays
+    /// as it is.
+    pub fn park(&mut self, id: &SessionId) {
+        if let Some(entry) = self.live.get_mut(id)
+            && entry.handle.phase() == Phase::Stopped
+        {
+            let parked = entry.demand.parked();
+            self.admission.release(&entry.demand, entry.owner.as_ref());
+            self.admission.restore(&parked, entry.owner.as_ref());
+            entry.demand = parked;
+        }
+    }
+
+    /// Takes the place of a stopped session out of the counts, so that the place of a running one can be asked for.
+    pub fn release_parked(&mut self, id: &SessionId, demand: &Demand) -> bool {
+        let Some(entry) = self.live.get(id).filter(|entry| entry.demand != *demand) else { return false };
+        self.admission.release(&entry.demand, entry.owner.as_ref());
+        true
+    }
+
+    /// Sets what a session has, which was admitted.
+    pub fn set_demand(&mut self, id: &SessionId, demand: Demand) {
+        if let Some(entry) = self.live.get_mut(id) {
+            entry.demand = demand;
+        }
+    }
+
+    /// Counts what a session has, whatever the limits are now.
+    pub fn restore_demand(&mut self, id: &SessionId, demand: Demand) {
+        if let Some(entry) = self.live.get_mut(id) {
+            self.admission.restore(&demand, entry.owner.as_ref());
+            entry.demand = demand;
+        }
     }
 
     /// Adds an admitted session. It replaces an entry with the same id.

@@ -46,6 +46,9 @@ pub use messages::{Context, QueuedExec, Request};
 /// The most bytes of one read of the terminal: the log must have this much room before the read.
 const TERMINAL_READ_ROOM: usize = 16 << 10;
 
+/// The most events that are handled before a wake-up.
+const MAX_RECEIVED: usize = 1024;
+
 /// The running bash, and the requests to it.
 struct LiveBash {
     /// The scripts of the start or the claim that bash has not reported yet.
@@ -87,8 +90,10 @@ pub struct Driver {
     last_on_terminal: Option<Rc<Exec>>,
     /// The state after the last command. A new bash starts with it.
     saved_state: Option<SavedState>,
-    /// The options of a new bash before any command.
+    /// The options of a new bash before any command. `None` if the first bash restored a state.
     fresh_options: Option<SavedState>,
+    /// Whether the first bash restores a state, so that its options are not those of a new bash.
+    is_copy: bool,
     state_requests: Vec<oneshot::Sender<Option<SavedState>>>,
     /// The variables of the request that opened this shell.
     extra_variables: Vec<(String, String)>,
@@ -115,6 +120,7 @@ impl Driver {
             jobs_made: 0,
             running: None,
             last_on_terminal: None,
+            is_copy: saved_state.is_some(),
             saved_state,
             fresh_options: None,
             state_requests: Vec::new(),
@@ -143,7 +149,7 @@ impl Driver {
                     Some(request) => self.on_request(request),
                     None => self.handle(Event::Close(CloseReason::RunnerEnds)),
                 },
-                () = sleep_until(wake) => self.handle(Event::TimePassed),
+                () = sleep_until(wake) => self.on_time(),
                 () = async {
                     match &held {
                         Some(log) => log.wait_for_room(TERMINAL_READ_ROOM).await,
@@ -160,6 +166,16 @@ impl Driver {
                 self.queue(job);
             }
         }
+    }
+
+    /// Handles a wake-up. On a busy host this may be late, and what bash has reported meanwhile comes first: a bash that is
+    /// ready must not be killed because of a deadline.
+    fn on_time(&mut self) {
+        for _ in 0..MAX_RECEIVED {
+            let Some(event) = self.live.as_mut().and_then(|live| live.bash.next_received()) else { break };
+            self.on_bash_event(event);
+        }
+        self.handle(Event::TimePassed);
     }
 
     /// Tells the machine what happened, and performs all effects that follow.

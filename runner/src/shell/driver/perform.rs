@@ -15,6 +15,9 @@ impl Driver {
     pub(super) fn perform(&mut self, effect: Effect) -> Option<Event> {
         match effect {
             Effect::Start { ticket, mode } => return Some(self.start(ticket, mode)),
+            Effect::CheckStart => {
+                return Some(Event::StartChecked { is_starved: self.live.as_ref()?.bash.is_starved() });
+            }
             Effect::CheckClaim => return Some(Event::ClaimChecked { is_needed: self.is_claim_needed() }),
             Effect::SendClaim { ticket } => return self.send_claim(ticket),
             Effect::Send { job, ticket, last_status } => return self.send(job, ticket, last_status),
@@ -83,12 +86,12 @@ impl Driver {
             // Bash waits while there is no room for it to say that a command begins.
             live.bash.has_begun(&request.mark.variable);
         }
-        let bash = &live.bash;
-        Some(Event::Observed(Observation {
-            is_bash_asleep: bash.sleeps(),
-            has_read_all: bash.has_read_all(),
-            is_awaiting_input: bash.is_awaiting_input() == Some(true),
-        }))
+        let bash = &mut live.bash;
+        let (sleeps, has_read_all) = (bash.sleeps(), bash.has_read_all());
+        // Bash may have reported and then fallen asleep. Its report is in the socket by now.
+        let is_bash_asleep = sleeps && !bash.has_reported();
+        let is_awaiting_input = bash.is_awaiting_input() == Some(true);
+        Some(Event::Observed(Observation { is_bash_asleep, has_read_all, is_awaiting_input }))
     }
 
     fn repeat_interrupt(&mut self) {
@@ -126,7 +129,10 @@ impl Driver {
     /// Ends bash and its foreground program. Its background jobs get HUP, as from a closed terminal.
     fn end_bash(&mut self) {
         if let Some(LiveBash { bash, .. }) = self.live.take() {
-            if let Some(group) = bash.foreground() {
+            let group = bash.foreground();
+            // Bash dies first: otherwise its script would go on after its program.
+            bash.watch.signal(libc::SIGKILL);
+            if let Some(group) = group {
                 let _ = crate::sys::signal::kill_group(group, libc::SIGKILL);
             }
             tokio::task::spawn_local(super::super::end_session(bash.watch));

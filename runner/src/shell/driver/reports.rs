@@ -66,7 +66,7 @@ impl Driver {
         // The client of the last command has its answer by now.
         live.old_files.clear();
         let Some((ticket, file)) = live.marks.state_written(nonce) else { return };
-        if let (None, Some((shellopts, bashopts))) = (&self.fresh_options, options) {
+        if let (None, Some((shellopts, bashopts)), false) = (&self.fresh_options, options, self.is_copy) {
             self.fresh_options = Some(SavedState::with_options(shellopts, bashopts));
         }
         let saved = match options {

@@ -29,7 +29,7 @@ impl Driver {
     fn try_start(&self, ticket: Ticket, mode: StartMode) -> io::Result<LiveBash> {
         let context = &self.context;
         let scratch = Scratch::new(&context.scratch, context.identity)?;
-        let saved = self.saved_state.as_ref().filter(|_| mode == StartMode::Restore);
+        let saved = self.saved_state.as_ref().filter(|_| mode.restores());
         let restore = saved.map(|saved| scratch.write(&saved.restore_file(self.fresh_options.as_ref()))).transpose()?;
         let view = self.view.borrow();
         let opened_with = self.extra_variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));

@@ -2,13 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::state::{Start, State};
+use super::state::{STARTUP_DEADLINE, Start, State};
 use super::{CloseReason, Effect, Effects, KillReason, Machine, NotRunReason, StartMode, Ticket};
 use crate::reaper::Exit;
 use crate::shell::saved_state::SavedState;
-
-/// The longest time for a start, login files included. After it bash is killed and started without them.
-const STARTUP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How many times in a row bash may exit without running a command before the next start waits for `START_PAUSE`.
 const MAX_QUICK_STARTS: u32 = 4;
@@ -17,7 +14,7 @@ const START_PAUSE: Duration = Duration::from_millis(500);
 impl Machine {
     pub(super) fn start(&mut self, now: Instant, effects: &mut Effects) {
         let (ticket, mode) = (self.new_ticket(), self.next_mode);
-        self.state = State::Starting(Start { ticket, mode, deadline: now + STARTUP_DEADLINE });
+        self.state = State::Starting(Start::new(ticket, mode, now));
         effects.push_back(Effect::Start { ticket, mode });
     }
 
@@ -25,7 +22,7 @@ impl Machine {
     /// from a claim.
     pub(super) fn started(&mut self) {
         if let State::Starting(start) = &self.state {
-            self.is_claim_due &= start.mode == StartMode::Restore && self.has_saved_state;
+            self.is_claim_due &= start.mode.restores() && self.has_saved_state;
         }
     }
 
@@ -62,7 +59,7 @@ impl Machine {
         self.has_saved_state = false;
         self.next_mode = StartMode::Login;
         let ticket = self.new_ticket();
-        self.state = State::Starting(Start { ticket, mode: StartMode::Claim, deadline: now + STARTUP_DEADLINE });
+        self.state = State::Starting(Start::new(ticket, StartMode::Claim, now));
         effects.extend([Effect::ForgetState, Effect::ResetDirectory, Effect::SendClaim { ticket }]);
     }
 
@@ -107,16 +104,34 @@ impl Machine {
 
     pub(super) fn time_passed(&mut self, now: Instant, effects: &mut Effects) {
         match &mut self.state {
+            State::Starting(start) if start.deadline <= now && now < start.last_deadline => {
+                effects.push_back(Effect::CheckStart);
+            }
             State::Starting(start) | State::Killed { start: Some(start) } if start.deadline <= now => {
-                // If bash survives that, it is killed again.
-                let start = Start { deadline: now + STARTUP_DEADLINE, ..*start };
-                self.state = State::Killed { start: Some(start) };
-                effects.push_back(Effect::Kill(KillReason::StartTimedOut));
+                let start = *start;
+                self.kill_start(start, now, effects);
             }
             State::Suspect { until } if *until <= now => self.kill(KillReason::MayBeBroken, effects),
             State::Running(running) => running.time_passed(now, effects),
             _ => {}
         }
+    }
+
+    /// Handles what was seen of a bash that takes long to start.
+    pub(super) fn start_checked(&mut self, is_starved: bool, now: Instant, effects: &mut Effects) {
+        let State::Starting(start) = &mut self.state else { return };
+        if is_starved && now < start.last_deadline {
+            start.deadline = (now + STARTUP_DEADLINE).min(start.last_deadline);
+        } else {
+            let start = *start;
+            self.kill_start(start, now, effects);
+        }
+    }
+
+    /// Kills a bash that starts. If it survives that, it is killed again.
+    fn kill_start(&mut self, start: Start, now: Instant, effects: &mut Effects) {
+        self.state = State::Killed { start: Some(Start { deadline: now + STARTUP_DEADLINE, ..start }) };
+        effects.push_back(Effect::Kill(KillReason::StartTimedOut));
     }
 
     pub(super) fn exited(&mut self, exit: Exit, has_begun: bool, now: Instant, effects: &mut Effects) {

@@ -69,6 +69,11 @@ pub enum Event {
     InterruptChecked {
         was_lost: bool,
     },
+    /// Answers `Effect::CheckStart`.
+    StartChecked {
+        /// Whether bash or a program of its login files could go on, and gets no processor.
+        is_starved: bool,
+    },
     /// A client's signal was sent. If bash got it instead of a program that it was starting, the signal may be lost.
     Signalled {
         may_be_lost: bool,
@@ -107,7 +112,8 @@ pub struct Report {
 /// What the driver observes of a bash that runs a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
-    /// Whether bash is asleep and in the terminal's foreground: at its prompt, or in a builtin that waits.
+    /// Whether bash is asleep and in the terminal's foreground, at its prompt or in a builtin that waits, and has sent no
+    /// report that is not handled yet.
     pub is_bash_asleep: bool,
     /// Whether bash has read every line that was sent.
     pub has_read_all: bool,
@@ -123,6 +129,8 @@ pub enum Effect {
         ticket: Ticket,
         mode: StartMode,
     },
+    /// Find out why bash takes long to start. Answered by `StartChecked`.
+    CheckStart,
     /// Find out whether bash has to apply the claim. Answered by `ClaimChecked`.
     CheckClaim,
     /// Make bash apply the claim. Answered by a report, or by `SendFailed`.

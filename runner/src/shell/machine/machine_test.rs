@@ -118,6 +118,32 @@ fn a_bash_that_does_not_come_up_is_killed_again_and_again_and_replaced_by_a_bare
 }
 
 #[test]
+fn a_bash_that_gets_no_processor_has_more_time_to_start_but_not_for_ever() {
+    let mut world = World::new();
+    world.is_starved = true;
+    let began = world.now;
+    world.effects();
+    for _ in 0..5 {
+        world.wake();
+        assert_eq!(world.effects(), [Effect::CheckStart]);
+    }
+    world.wake();
+    assert_eq!(world.effects(), [Effect::Kill(KillReason::StartTimedOut)]);
+    assert_eq!(world.now - began, Duration::from_secs(60));
+}
+
+#[test]
+fn a_restore_that_fails_is_tried_once_more_before_the_state_is_given_up() {
+    let mut world = World::idle();
+    world.exit(KILLED);
+    assert_eq!(world.start_mode(), Some(StartMode::Restore));
+    world.exit(KILLED);
+    assert_eq!(world.start_mode(), Some(StartMode::RestoreAgain));
+    world.exit(KILLED);
+    assert_eq!(world.start_mode(), Some(StartMode::Bare));
+}
+
+#[test]
 fn a_bash_that_dies_too_often_without_a_command_waits_before_the_next_start() {
     let mut world = World::idle();
     for _ in 0..4 {

@@ -156,6 +156,7 @@ impl Machine {
                     running.interrupt_checked(was_lost, now, effects);
                 }
             }
+            Event::StartChecked { is_starved } => self.start_checked(is_starved, now, effects),
             Event::Signalled { may_be_lost } => {
                 if let State::Running(running) = &mut self.state {
                     running.signalled(may_be_lost, now, effects);

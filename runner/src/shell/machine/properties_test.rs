@@ -42,6 +42,8 @@ enum Action {
     FailStarts(u32),
     FailSends(u32),
     See(Observation, bool, bool),
+    /// From here on, a bash that starts gets no processor, or does.
+    Starve(bool),
 }
 
 impl World {
@@ -74,6 +76,7 @@ impl World {
             Action::Close => self.handle(Event::Close(CloseReason::Closed)),
             Action::FailStarts(count) => self.failing_starts = count,
             Action::FailSends(count) => self.failing_sends = count,
+            Action::Starve(is_starved) => self.is_starved = is_starved,
             Action::See(observation, is_interrupt_lost, is_claim_needed) => {
                 self.observation = observation;
                 self.is_interrupt_lost = is_interrupt_lost;
@@ -165,6 +168,7 @@ fn hostile() -> impl Strategy<Value = Action> {
         1 => Just(Action::Reset),
         1 => (0..4u32).prop_map(Action::FailStarts),
         1 => (0..4u32).prop_map(Action::FailSends),
+        1 => any::<bool>().prop_map(Action::Starve),
         2 => observation(),
     ]
 }

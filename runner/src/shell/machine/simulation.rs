@@ -58,6 +58,7 @@ pub(super) struct World {
     pub(super) observation: Observation,
     pub(super) is_interrupt_lost: bool,
     pub(super) is_claim_needed: bool,
+    pub(super) is_starved: bool,
     has_saved_state: bool,
     waiting_for_state: u32,
 }
@@ -77,6 +78,7 @@ impl World {
             observation: Observation { is_bash_asleep: false, has_read_all: false, is_awaiting_input: false },
             is_interrupt_lost: false,
             is_claim_needed: true,
+            is_starved: false,
             has_saved_state: false,
             waiting_for_state: 0,
         };
@@ -113,6 +115,10 @@ impl World {
             Effect::CheckClaim => {
                 assert_eq!(self.ready_bash().doing, Doing::Nothing);
                 return Some(Event::ClaimChecked { is_needed: self.is_claim_needed });
+            }
+            Effect::CheckStart => {
+                assert!(matches!(self.ready_bash().doing, Doing::Starting(_)));
+                return Some(Event::StartChecked { is_starved: self.is_starved });
             }
             Effect::Observe => {
                 self.command();

@@ -1,9 +1,15 @@
 //! The states of the machine.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Ticket;
 use super::running::Running;
+
+/// The time for a start, login files included. A bash that takes longer is killed and started in a simpler mode.
+pub(super) const STARTUP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The same for a bash that gets no processor, which must not cost it its state.
+pub(super) const LAST_STARTUP_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How a new bash is started. If one mode fails, a simpler one is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +18,9 @@ pub enum StartMode {
     Login,
     /// With the saved state of the shell that it replaces. If there is none, with the environment and without login files.
     Restore,
+    /// The same once more. A restore runs none of the user's commands, so it fails only if bash is killed or gets no room,
+    /// which may be over.
+    RestoreAgain,
     /// Not a new bash: a running one applies the claim of its sandbox. If that fails, a login does the same.
     Claim,
     /// With nothing that could fail.
@@ -28,9 +37,15 @@ impl StartMode {
     pub(super) fn simpler(self) -> Option<Self> {
         match self {
             Self::Claim => Some(Self::Login),
-            Self::Login | Self::Restore => Some(Self::Bare),
+            Self::Restore => Some(Self::RestoreAgain),
+            Self::Login | Self::RestoreAgain => Some(Self::Bare),
             Self::Bare => None,
         }
+    }
+
+    /// Whether bash starts with the saved state, if there is one.
+    pub fn restores(self) -> bool {
+        matches!(self, Self::Restore | Self::RestoreAgain)
     }
 }
 
@@ -39,7 +54,16 @@ impl StartMode {
 pub(super) struct Start {
     pub(super) ticket: Ticket,
     pub(super) mode: StartMode,
+    /// When bash is looked at, and killed unless it only gets no processor.
     pub(super) deadline: Instant,
+    /// The deadline that is not put off.
+    pub(super) last_deadline: Instant,
+}
+
+impl Start {
+    pub(super) fn new(ticket: Ticket, mode: StartMode, now: Instant) -> Self {
+        Self { ticket, mode, deadline: now + STARTUP_DEADLINE, last_deadline: now + LAST_STARTUP_DEADLINE }
+    }
 }
 
 #[derive(Debug)]

@@ -58,7 +58,8 @@ impl Connection {
 
     async fn answer_all(&mut self, is_first_to_speak: bool) -> std::io::Result<()> {
         let _ = self.stream.set_nodelay(true);
-        let mut held = Vec::new();
+        // One read takes all that is there: what comes at once gets one answer.
+        let mut held = Vec::with_capacity(BLOCK);
         if is_first_to_speak {
             self.stream.write_all(GREETING).await?;
         }

@@ -41,6 +41,8 @@ impl Operation {
             .replace("{shell}", "main")
             .replace("{image}", "base")
             .replace("{key_name}", "known")
+            .replace("{secret_name}", "known")
+            .replace("{snapshot_id}", "known")
             .replace("{port}", "3000")
             .replace("{path}", "known.txt");
         assert!(!filled.contains('{'), "a parameter of {} is not known here", self.template);

@@ -1,6 +1,7 @@
 //! Calls to a session: commands with their output, files, terminals, and what happens to a bad request.
 
 pub mod archives;
+mod compact;
 mod errors;
 mod files;
 mod ports;
@@ -8,3 +9,4 @@ mod queueing;
 mod stdin;
 mod streaming;
 mod terminal;
+mod watching;

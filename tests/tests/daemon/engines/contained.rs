@@ -33,7 +33,7 @@ impl Contained<'_> {
         if engine.docker(&["images", "--quiet", "cove"]).is_empty() {
             skipped(
                 "the daemon in a container",
-                "the engine has not got the daemon's image; scripts/images cove makes it",
+                "the engine has not got the daemon's image; scripts/docker/images cove makes it",
             );
             return None;
         }

@@ -5,3 +5,4 @@ mod engine;
 mod outage;
 mod own_images;
 mod pull;
+mod snapshots;

@@ -86,7 +86,7 @@ async fn each_of_the_three_images_has_what_its_name_says() {
         ("cove-node", "node --eval 'console.log(1)' && npm --version && id -un"),
     ] {
         if engine.docker(&["images", "--quiet", image]).is_empty() {
-            skipped(image, "the engine has not got it; scripts/images makes it");
+            skipped(image, "the engine has not got it; scripts/docker/images makes it");
             continue;
         }
         let session = daemon.create(json!({ "image": image })).await;

@@ -1,80 +1,37 @@
 //! Images that have to be pulled, from a registry on loopback. The stories run only on a container engine.
 
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 
+use e2e::daemon::registry::DebianRegistry;
 use e2e::daemon::{Ability, Daemon, Engine, engine, lacks};
-use e2e::{DEADLINE, skipped, wait_until};
+use e2e::skipped;
 use serde_json::json;
 use shared_protocol::ErrorCode::InvalidImage;
-use tempfile::TempDir;
 
-/// Debian's `docker-registry`, which engines trust on loopback without a certificate.
-struct Registry {
-    child: Child,
-    address: String,
-    /// The directory with the pushed images.
-    _directory: TempDir,
+/// Makes an image of some megabytes that only the registry has afterwards.
+fn has_alone(registry: &DebianRegistry, engine: &Engine) -> String {
+    let name = format!("{}/story/pulled:1", registry.address);
+    let container = format!("cove-story-{}", registry.address.replace(':', "-"));
+    let fill = "head -c 8388608 /dev/urandom >/pulled";
+    engine.docker(&[
+        "run",
+        "--network=none",
+        "--runtime=runc",
+        "--name",
+        &container,
+        "debian:bookworm-slim",
+        "sh",
+        "-c",
+        fill,
+    ]);
+    engine.docker(&["commit", &container, &name]);
+    engine.docker(&["rm", &container]);
+    engine.docker(&["push", "--quiet", &name]);
+    engine.docker(&["rmi", &name]);
+    name
 }
 
-impl Registry {
-    /// Starts a registry. `None` if it is not installed.
-    async fn start() -> Option<Self> {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let address = free_address();
-        let config = json!({
-            "version": 0.1,
-            "storage": { "filesystem": { "rootdirectory": directory.path() } },
-            "http": { "addr": address },
-        });
-        let path = directory.path().join("config.yml");
-        std::fs::write(&path, config.to_string()).expect("our own directory");
-        let mut command = Command::new("docker-registry");
-        command.arg("serve").arg(path).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = match command.spawn() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-            child => child.expect("the registry can be started"),
-        };
-        let registry = Self { child, address, _directory: directory };
-        wait_until("the registry answers", DEADLINE, async || {
-            tokio::net::TcpStream::connect(&registry.address).await.ok().map(drop)
-        })
-        .await;
-        Some(registry)
-    }
-
-    /// Makes an image of some megabytes that only the registry has afterwards.
-    fn has_alone(&self, engine: &Engine) -> String {
-        let name = format!("{}/story/pulled:1", self.address);
-        let container = format!("cove-story-{}", self.address.replace(':', "-"));
-        let fill = "head -c 8388608 /dev/urandom >/pulled";
-        engine.docker(&[
-            "run",
-            "--network=none",
-            "--runtime=runc",
-            "--name",
-            &container,
-            "debian:bookworm-slim",
-            "sh",
-            "-c",
-            fill,
-        ]);
-        engine.docker(&["commit", &container, &name]);
-        engine.docker(&["rm", &container]);
-        engine.docker(&["push", "--quiet", &name]);
-        engine.docker(&["rmi", &name]);
-        name
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// An address that was free a moment ago. The registry cannot choose a port itself; nothing else here uses ports by number.
+/// An address that was free a moment ago, and where nobody listens.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").to_string()
 }
@@ -85,10 +42,10 @@ async fn an_image_that_is_configured_is_fetched_once_for_all_who_wait_and_its_pr
     if lacks("a pull", Ability::OpenRegistry) {
         return;
     }
-    let Some(registry) = Registry::start().await else {
+    let Some(registry) = DebianRegistry::start().await else {
         return skipped("a pull", "docker-registry is not installed");
     };
-    let name = registry.has_alone(engine);
+    let name = has_alone(&registry, engine);
     let daemon = Daemon::builder().env("COVE_DOCKER_PULL", "configured");
     let daemon = daemon.env("COVE_DOCKER_IMAGES", &format!("fetched={name}")).start().await;
     let (first, second) =
@@ -115,7 +72,7 @@ async fn a_wrong_name_and_a_registry_that_is_not_there_are_told_in_clear_words()
     if lacks("a pull that fails", Ability::OpenRegistry) {
         return;
     }
-    let Some(registry) = Registry::start().await else {
+    let Some(registry) = DebianRegistry::start().await else {
         return skipped("a pull that fails", "docker-registry is not installed");
     };
     let daemon = Daemon::builder().env("COVE_DOCKER_PULL", "any").start().await;

@@ -2,7 +2,9 @@
 
 mod beacon;
 mod ordinary_user;
+mod own_limits;
 mod probe;
 mod profiles;
+mod root;
 mod shared_files;
 mod tools;

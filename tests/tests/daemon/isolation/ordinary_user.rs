@@ -18,7 +18,12 @@ async fn an_ordinary_user_has_sandboxes_too() {
         );
     }
     let daemon = Daemon::builder().as_user(SOMEBODY).start().await;
+    let refused = daemon.post("/v1/sessions", json!({ "writable_root": true })).await;
+    assert_eq!(refused.refused(), shared_protocol::ErrorCode::InvalidRequest, "{}", refused.text());
     let session = daemon.session().await;
+    // Its disk is a part of its memory.
+    assert_eq!(session.view().await["resources"]["disk_mb"], 1024);
+    assert_eq!(session.sh("df --output=fstype /tmp | tail -n 1").await, "tmpfs\n");
     assert_eq!(session.sh("cd /tmp; echo hello; id -u").await, "hello\n1000\n");
     assert_eq!(session.sh("pwd").await, "/tmp\n");
     session.put("a/file", "content").await.ok();

@@ -8,7 +8,7 @@ use e2e::{is_root, skipped};
 use serde_json::{Value, json};
 
 use super::beacon::Beacon;
-use crate::storage::images::{put_program, rootfs};
+use e2e::daemon::rootfs::{put_program, rootfs};
 
 #[tokio::test]
 async fn a_lock_on_a_program_of_the_host_holds_in_its_own_sandbox_only() {

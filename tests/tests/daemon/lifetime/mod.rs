@@ -1,5 +1,6 @@
 //! How sessions start, pause, end, and outlive the daemon.
 
+mod launchers;
 mod pausing;
 mod pools;
 mod recovery;

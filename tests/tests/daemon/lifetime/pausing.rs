@@ -21,6 +21,9 @@ async fn pause(session: &Session) -> Value {
     session.change("pause").await.ok()
 }
 
+/// Workspaces as directories, so that the host sees what is in them.
+const DIRECTORIES: &str = "[workspaces]\nstorage = \"directory\"\n";
+
 /// The count that a job writes to the workspace `w`, read on the host without the daemon.
 fn count(daemon: &Daemon) -> u64 {
     // The file is empty between its truncation and the write.
@@ -46,7 +49,7 @@ async fn what_runs_in_the_background_stands_still_while_paused_and_goes_on_after
     if !can_pause("what_runs_in_the_background_stands_still_while_paused_and_goes_on_after") {
         return;
     }
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::builder().config(DIRECTORIES).start().await;
     let session = daemon.create(json!({ "workspace_id": "w" })).await;
     session.sh(COUNTING).await;
     goes_on(&daemon, 0).await;
@@ -144,7 +147,7 @@ async fn a_paused_session_is_destroyed_at_once() {
     if !can_pause("a_paused_session_is_destroyed_at_once") {
         return;
     }
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::builder().config(DIRECTORIES).start().await;
     let session = daemon.create(json!({ "workspace_id": "w" })).await;
     session.sh(COUNTING).await;
     pause(&session).await;

@@ -1,14 +1,67 @@
-"""What the programs of the stories have in common. They run in sandboxes, and as controls outside."""
+"""What the programs of the stories have in common. They run in sandboxes, and as controls outside.
 
+Where a sandbox has a proxy, they connect through it, as the variables tell them to: by SOCKS5, and for plain HTTP by whole URLs."""
+
+import os
 import socket
 import struct
 import sys
 
 PATIENCE = 15
+PROXY = os.environ.get("ALL_PROXY", "")
+PROXY = int(PROXY.rsplit(":", 1)[1]) if PROXY.startswith("http://127.0.0.1:") else None
+INSIDE = os.environ.get("NO_PROXY", "").split(",")
+
+
+def to_proxy():
+    connection = socket.socket()
+    connection.settimeout(PATIENCE)
+    connection.connect(("127.0.0.1", PROXY))
+    return connection
+
+
+def numeric(host):
+    """The bytes of an address in any spelling that a resolver takes; None for a name."""
+    for parse in [socket.inet_aton, lambda text: socket.inet_pton(socket.AF_INET6, text)]:
+        try:
+            return parse(host)
+        except OSError:
+            pass
+    return None
+
+
+def exactly(connection, count):
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionResetError("the proxy closed the connection")
+        data += piece
+    return data
+
+
+def socks(host, port, command=1):
+    """Asks the proxy for a connection by SOCKS5; returns it with the code of the reply."""
+    address = numeric(host)
+    if address is None:
+        name = host.encode()
+        address = b"\x03" + bytes([len(name)]) + name
+    else:
+        address = (b"\x01" if len(address) == 4 else b"\x04") + address
+    connection = to_proxy()
+    connection.sendall(b"\x05\x01\0")
+    exactly(connection, 2)
+    connection.sendall(b"\x05" + bytes([command]) + b"\0" + address + struct.pack(">H", port))
+    return connection, exactly(connection, 10)[1]
 
 
 def dial(host, port, family=socket.AF_UNSPEC):
-    """Connects as an ordinary client does: it resolves the name, and tries the addresses."""
+    """Connects as an ordinary client does: it resolves the name, and tries the addresses, or asks the proxy."""
+    if PROXY and host not in INSIDE:
+        connection, code = socks(host, port)
+        if code:
+            raise {2: ConnectionResetError, 5: ConnectionRefusedError}.get(code, OSError)(f"SOCKS reply {code}")
+        return connection
     last = OSError("no address")
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, family, socket.SOCK_STREAM):
         connection = socket.socket(family, kind, protocol)
@@ -64,7 +117,24 @@ def talk(host, port, data):
     return some_of(connection)
 
 
+def send_to_proxy(data):
+    """Sends bytes to the proxy itself, closes its half, and returns all that comes."""
+    connection = to_proxy()
+    connection.sendall(data)
+    connection.shutdown(socket.SHUT_WR)
+    return all_of(connection)
+
+
+def connect(target, data=b"", more=""):
+    """Asks the proxy to CONNECT, and sends bytes at once after that."""
+    return send_to_proxy(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{more}\r\n".encode() + data)
+
+
 def get(host, port=80, path="/", name=None, more=""):
+    if PROXY and name is None and path.startswith("/") and host not in INSIDE:
+        shown_host = f"[{host}]" if ":" in host else host
+        url = f"http://{shown_host}{path}" if port == 80 else f"http://{shown_host}:{port}{path}"
+        return send_to_proxy(f"GET {url} HTTP/1.1\r\nHost: {shown_host}\r\nConnection: close\r\n{more}\r\n".encode())
     name = name or host
     request = f"GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n{more}\r\n"
     return send(host, port, request.encode())
@@ -120,6 +190,11 @@ def found(name, kind=1, labels=None):
 
 
 def resolve(name):
+    """The addresses of a name. Behind a proxy nobody sees them: then it is the name itself, if it may be reached."""
+    if PROXY:
+        if socks(name, 80)[1] == 2:
+            raise socket.gaierror("Name or service not known: the proxy does not allow it")
+        return [name]
     return sorted({entry[4][0] for entry in socket.getaddrinfo(name, 80, type=socket.SOCK_STREAM)})
 
 

@@ -50,7 +50,7 @@ async fn plain_http_is_told_why_and_everything_else_is_reset() {
     let page = prints(&session, &format!("shown(get('{evil}', name='evil.example.com'))")).await;
     assert!(page.starts_with("HTTP/1.1 403"), "{page}");
     assert!(page.contains("evil.example.com"), "it names the rule: {page}");
-    let page = prints(&session, &format!("shown(get('{evil}', 8080, name='evil.example.com'))")).await;
+    let page = prints(&session, &format!("shown(get('{evil}', 8080))")).await;
     assert!(page.starts_with("HTTP/1.1 403") && page.contains(":8080"), "{page}");
     let curl = session.exec(&format!("curl -sS -o /dev/null -w '%{{http_code}}' http://{evil}/")).await;
     assert_eq!(curl["output"], "403", "{curl}");
@@ -99,11 +99,10 @@ async fn a_session_has_no_more_connections_than_its_limit() {
     let session = daemon.create(json!({ "network": "full" })).await;
     give_client(&session).await;
     let code = "request = b'GET /drip HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n'
-address = resolve('good.example.com')[0]
 held = []
 for i in range(6):
     # A connection over the limit may be reset while it is made.
-    try: c = dial(address, 80); held.append(c); c.sendall(request)
+    try: c = dial('good.example.com', 80); held.append(c); c.sendall(request)
     except OSError: pass
 print([b'200' in some_of(c) for c in held])
 for c in held: c.close()";
@@ -117,6 +116,43 @@ for c in held: c.close()";
     })
     .await;
     assert!(prints(&session, "shown(get('good.example.com'))").await.contains("hello"));
+    daemon.stop().await;
+}
+
+/// The daemon's open files are for clients too.
+#[tokio::test]
+async fn all_sessions_together_have_no_more_connections_than_their_limit() {
+    let config = "[network]\nmax_total_connections = 3\n";
+    let Some(World { daemon, upstream }) = World::start_with("a limit for all", |b| b.config(config)).await else {
+        return;
+    };
+    let sessions =
+        [daemon.create(json!({ "network": "full" })).await, daemon.create(json!({ "network": "full" })).await];
+    let code = "request = b'GET /drip HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n'
+held = []
+for i in range(3):
+    try: c = dial('good.example.com', 80); held.append(c); c.sendall(request)
+    except OSError: pass
+print([b'200' in some_of(c) for c in held].count(True), flush=True)
+import time
+while True: time.sleep(1)";
+    for (session, reached) in sessions.iter().zip(["3", "0"]) {
+        give_client(session).await;
+        session
+            .sh(&format!(": > /tmp/out; (export PYTHONPATH=/workspace; {} > /tmp/out 2>&1 &)", super::python(code)))
+            .await;
+        wait_until("an answer", DEADLINE, async || (session.sh("cat /tmp/out").await.trim() == reached).then_some(()))
+            .await;
+    }
+    assert_eq!(upstream.open_at(upstream.good()), 3);
+    let log = decisions(&sessions[1]).await;
+    let limited = log.iter().filter(|one| one["reason"] == "daemon_connection_limit" && one["verdict"] == "cut");
+    assert_eq!(limited.count(), 3, "{log:?}");
+    sessions[0].destroy().await;
+    wait_until("places are free again", DEADLINE, async || {
+        prints(&sessions[1], "shown(get('good.example.com'))").await.contains("hello").then_some(())
+    })
+    .await;
     daemon.stop().await;
 }
 

@@ -6,6 +6,9 @@ use e2e::{DEADLINE, is_root, procfs, skipped, wait_until};
 use serde_json::json;
 use shared_protocol::ErrorCode::{FileNotFound, WorkspaceNotFound};
 
+/// Workspaces as directories, for stories that look at them from the host.
+const DIRECTORIES: &str = "[workspaces]\nstorage = \"directory\"\n";
+
 const SECRET: &str = "the other's secret";
 
 async fn read(daemon: &Daemon, workspace: &str, path: &str) -> e2e::daemon::Answer {
@@ -98,7 +101,7 @@ async fn a_mount_inside_a_workspace_reaches_no_sandbox_without_its_restrictions(
     if !is_root() {
         return skipped(story, "only root can mount a file system");
     }
-    let daemon = Daemon::builder().config("[pool]\nbase = 1\n").start().await;
+    let daemon = Daemon::builder().config("[pool]\nbase = 1\n[workspaces]\nstorage = \"directory\"\n").start().await;
     let first = daemon.create(json!({ "workspace_id": "mine" })).await;
     first.sh("mkdir sub").await;
     first.destroy().await;
@@ -152,7 +155,7 @@ impl Drop for Mounted {
 /// A process keeps swapping a directory for a link, to hit the moment between a check and an open.
 #[tokio::test]
 async fn a_race_with_who_is_inside_leads_nowhere() {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::builder().config(DIRECTORIES).start().await;
     let other = daemon.create(json!({ "workspace_id": "other" })).await;
     other.sh(&format!("mkdir d; echo {SECRET:?} > d/f")).await;
     let session = daemon.create(json!({ "workspace_id": "mine" })).await;
@@ -192,7 +195,7 @@ async fn a_device_or_a_pipe_in_a_workspace_is_not_read() {
     if !is_root() {
         return skipped(story, "only root can make a device");
     }
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::builder().config(DIRECTORIES).start().await;
     let session = daemon.create(json!({ "workspace_id": "mine" })).await;
     session.sh("mkfifo pipe; chmod 666 pipe; touch own").await;
     // No process inside can do this, but a restored backup could.
@@ -225,7 +228,7 @@ fn forget_peak(daemon: &Daemon) -> u64 {
 
 #[tokio::test]
 async fn a_huge_directory_is_listed_within_bounds_counted_or_not_and_deleted() {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::builder().config(DIRECTORIES).start().await;
     let session = daemon.create(json!({ "workspace_id": "mine" })).await;
     session.sh("head -c 1000000 /dev/zero > large").await;
     let listed = daemon.get("/v1/workspaces").await.ok();
@@ -252,7 +255,7 @@ async fn a_huge_directory_is_listed_within_bounds_counted_or_not_and_deleted() {
 
 #[tokio::test]
 async fn a_directory_that_somebody_removes_under_a_session_is_empty_for_it_and_new_for_others() {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::builder().config(DIRECTORIES).start().await;
     let session = daemon.create(json!({ "workspace_id": "mine" })).await;
     session.sh("echo x > note; mkdir d; cd d").await;
     std::fs::remove_dir_all(daemon.data_dir().join("workspaces/mine")).expect("our own directory");

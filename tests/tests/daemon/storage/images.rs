@@ -1,60 +1,21 @@
 //! Imported root file systems, beside the host's own.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
+use e2e::daemon::rootfs::{rootfs, tar_of};
 use e2e::daemon::{Ability, Cove, Daemon, lacks};
 use e2e::{is_root, skipped};
 use serde_json::json;
-use shared_protocol::ErrorCode::{InvalidImage, InvalidRequest};
+use shared_protocol::ErrorCode::InvalidImage;
 use tar::EntryType;
-use tempfile::TempDir;
 
 use crate::calls::archives;
 
-/// A minimal root file system: bash and a few programs of the host with their libraries.
-pub fn rootfs() -> TempDir {
-    let directory = tempfile::Builder::new().prefix("cove-rootfs-").tempdir().expect("a temporary directory");
-    let root = directory.path();
-    std::fs::set_permissions(root, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("our own directory");
-    for program in ["bash", "ls", "cat", "rm", "mkdir", "env", "id"] {
-        put_program(root, &which(program));
-    }
-    std::os::unix::fs::symlink("bash", root.join("bin/sh")).expect("our own directory");
-    std::fs::create_dir_all(root.join("etc")).expect("our own directory");
-    std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/bash\n").expect("our own directory");
-    std::fs::write(root.join("etc/mark"), "an image of its own\n").expect("our own directory");
-    directory
-}
-
-/// Puts a program into `/bin` of a root file system, and its libraries where it looks for them.
-pub fn put_program(root: &Path, program: &Path) {
-    put(root, program, &Path::new("/bin").join(program.file_name().expect("a program")));
-    let libraries = Command::new("ldd").arg(program).output().expect("ldd is installed");
-    for word in String::from_utf8_lossy(&libraries.stdout).split_whitespace().filter(|word| word.starts_with('/')) {
-        put(root, Path::new(word), Path::new(word));
-    }
-}
-
-fn which(program: &str) -> PathBuf {
-    let found =
-        ["/usr/bin", "/bin"].into_iter().map(|place| Path::new(place).join(program)).find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("{program} is not installed"))
-}
-
-fn put(root: &Path, from: &Path, to: &Path) {
-    let place = root.join(to.strip_prefix("/").expect("absolute"));
-    if !place.exists() {
-        std::fs::create_dir_all(place.parent().expect("below the root")).expect("our own directory");
-        std::fs::copy(from, &place).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
-    }
-}
-
-fn tar_of(directory: &Path) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    builder.follow_symlinks(false);
-    builder.append_dir_all(".", directory).expect("our own directory");
-    builder.into_inner().expect("memory")
+/// The names of the images that have files of their own.
+pub async fn here(cove: &Cove) -> Vec<String> {
+    let listed = cove.run(&["image", "ls", "--json"]).await.json();
+    let images = listed.as_array().expect("a list").iter().filter(|image| image["source"] != "host");
+    images.map(|image| image["name"].as_str().expect("a name").to_owned()).collect()
 }
 
 #[tokio::test]
@@ -75,9 +36,7 @@ async fn an_image_is_imported_from_a_directory_a_file_and_a_pipe() {
     cove.run_with_stdin(&["image", "import", "three", "-"], archive).await.ok();
     let again = cove.run(&["image", "import", "one", path]).await;
     assert!(again.code == 1 && again.stderr.contains("already"), "{again:?}");
-    let listed = cove.run(&["image", "ls", "--json"]).await.json();
-    let names: Vec<&str> =
-        listed.as_array().expect("a list").iter().filter_map(|image| image["name"].as_str()).collect();
+    let names = here(&cove).await;
     assert_eq!(names, ["one", "three", "two"]);
     let known = daemon.get("/v1/images").await.ok().to_string();
     assert!(["one", "two", "three"].iter().all(|name| known.contains(&format!("\"{name}\""))), "{known}");
@@ -106,7 +65,7 @@ async fn a_configured_image_that_is_not_imported_is_told_at_the_start_and_at_a_c
     }
     let daemon = Daemon::builder().config("[images]\npython = 'nosuch'\n").start().await;
     let log = daemon.log();
-    let warning = log.lines().find(|line| line.contains("configured image is not imported")).unwrap_or_default();
+    let warning = log.lines().find(|line| line.contains("configured image is not here")).unwrap_or_default();
     assert!(warning.contains("images.python") && warning.contains("cove image import nosuch"), "{log}");
     let refused = daemon.post("/v1/sessions", json!({ "image": "python" })).await;
     assert!(refused.text().contains("images.python"), "{}", refused.text());
@@ -146,8 +105,39 @@ async fn what_is_written_to_a_writable_root_goes_with_the_session() {
     other.destroy().await;
     let later = daemon.create(create).await;
     assert_eq!(later.sh("cat /etc/mark; ls -A /home/sandbox").await, "an image of its own\n");
-    let host = daemon.post("/v1/sessions", json!({ "image": "base", "writable_root": true })).await;
-    assert_eq!(host.refused(), InvalidRequest);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_hosts_own_system_can_be_changed_in_a_session_and_stays_as_it_is() {
+    if lacks("the_hosts_own_system_can_be_changed_in_a_session_and_stays_as_it_is", Ability::HostImage) {
+        return;
+    }
+    if !is_root() {
+        return skipped("a writable root", "its overlay needs root");
+    }
+    let daemon = Daemon::start().await;
+    let create = json!({ "image": "host", "writable_root": true });
+    let (one, other) = (daemon.patient().create(create.clone()).await, daemon.create(create).await);
+    let names = ["/usr/bin/cove-story", "/usr/local/cove-story", "/etc/cove-story", "/cove-story"];
+    for name in names {
+        assert_eq!(one.sh(&format!("echo mine > {name} && cat {name}")).await, "mine\n", "{name}");
+        assert_eq!(other.exec(&format!("cat {name}")).await["exit_code"], 1, "{name}");
+        assert!(!std::path::Path::new(name).exists(), "{name} is on the host");
+    }
+    let before = std::fs::read("/usr/bin/env").expect("a program of the host");
+    assert_eq!(
+        one.sh("echo changed > /usr/bin/env; cat /usr/bin/env; rm /usr/bin/env; ls /usr/bin/env 2>&1 | wc -l").await,
+        "changed\n1\n"
+    );
+    assert_eq!(std::fs::read("/usr/bin/env").expect("the host's own"), before);
+    assert_eq!(other.sh("/usr/bin/env echo whole").await, "whole\n");
+    // What only root may read in the host's /etc is not copied.
+    assert_eq!(one.sh("cat /etc/shadow /etc/gshadow /etc/ssl/private/* 2>/dev/null; true").await, "");
+    // It counts towards the session's own disk.
+    let small = daemon.create(json!({ "image": "host", "writable_root": true, "resources": { "disk_mb": 50 } })).await;
+    let full = small.sh("cat /dev/zero > /usr/bin/big 2>/dev/null; stat -c %s /usr/bin/big").await;
+    assert!(full.trim().parse::<u64>().expect("a number") < 50 << 20, "{full}");
     daemon.stop().await;
 }
 
@@ -208,9 +198,11 @@ async fn what_is_no_image_is_refused_with_a_reason() {
     archives::entry(&mut no_bash, EntryType::Regular, "etc/passwd", "", b"root:x:0:0::/:/bin/sh\n");
     archives::end(&mut no_bash);
     let gzip = [&[0x1f, 0x8b, 8, 0][..], &[0; 600]].concat();
+    let xz = [&[0xfd, b'7', b'z', b'X', b'Z', 0][..], &[0; 600]].concat();
     for (what, bytes, word) in [
         ("no bash", no_bash, "bash"),
-        ("compressed", gzip, "zcat"),
+        ("not really compressed", gzip, "tar"),
+        ("compressed in another way", xz, "xzcat"),
         ("nonsense", vec![7; 4096], "tar"),
         ("empty", Vec::new(), ""),
     ] {
@@ -222,6 +214,6 @@ async fn what_is_no_image_is_refused_with_a_reason() {
         let refused = cove.run_with_stdin(&["image", "import", "--", name, "-"], Vec::new()).await;
         assert_ne!(refused.code, 0, "{name}: {refused:?}");
     }
-    assert_eq!(cove.run(&["image", "ls", "--json"]).await.json(), json!([]));
+    assert_eq!(here(&cove).await, [""; 0]);
     daemon.stop().await;
 }

@@ -7,7 +7,7 @@
 //! ```text
 //! cove-HASH/ID            cpu, and everything together: the session's limits and what its runner may use beside them
 //!           ├─ runner     version 2 only, which wants processes in leaves; on version 1 the runner is in ID itself
-//!           └─ commands   memory and pids: the session's limits. The sandbox sees this one as its own
+//!           └─ commands   memory and pids: the session's limits. The sandbox sees this one as its own. A pause freezes it first
 //! ```
 //!
 //! **Invariant:** the runner is never in the cgroup of the commands. Whatever they do there, the kernel has memory and a process
@@ -34,7 +34,7 @@ pub use detect::{Available, detect};
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// The scheduler's period; a quota is a share of it.
-const CPU_PERIOD_USEC: u64 = 100_000;
+pub const CPU_PERIOD_USEC: u64 = 100_000;
 
 /// How often and how long to wait for a cgroup to become empty after its last process was killed.
 const REMOVE_TRIES: u32 = 200;
@@ -65,6 +65,8 @@ pub struct Placement {
     pub entrances: Entrances,
     /// The parts of it that the sandbox sees: the host path, and the name below `/sys/fs/cgroup`.
     pub visible: Vec<(PathBuf, String)>,
+    /// Whether its processor time is limited.
+    pub limits_cpu: bool,
 }
 
 /// The files through which the processes of a sandbox enter its cgroup. They are opened on the host, and used in this order.
@@ -167,11 +169,11 @@ impl Cgroups {
         }
     }
 
-    /// Starts to freeze or to thaw all processes.
-    pub fn freeze(&self, id: &str, frozen: bool) -> io::Result<()> {
+    /// Lets all processes continue.
+    pub fn thaw(&self, id: &str) -> io::Result<()> {
         match self {
-            Self::V2(tree) => tree.freeze(id, frozen),
-            Self::V1(tree) => tree.freeze(id, frozen),
+            Self::V2(tree) => tree.thaw(id),
+            Self::V1(tree) => tree.thaw(id),
             Self::None { why } => Err(unsupported(why)),
         }
     }
@@ -185,13 +187,13 @@ impl Cgroups {
         }
     }
 
-    /// Freezes all processes and waits until each is frozen: the kernel freezes them one by one.
-    pub fn freeze_all(&self, id: &str) -> io::Result<()> {
-        self.freeze(id, true)?;
+    /// Freezes all processes and waits until each is frozen: the kernel freezes them one by one. The commands come first: a program that
+    /// waits for the runner's answer, as a reader of a file of `/proc` does, cannot be frozen before it has that answer.
+    pub fn freeze(&self, id: &str) -> io::Result<()> {
         let deadline = Instant::now() + FREEZE_TIMEOUT;
         match self {
-            Self::V2(tree) => tree.wait_frozen(id, deadline),
-            Self::V1(tree) => tree.wait_frozen(id, deadline),
+            Self::V2(tree) => tree.freeze(id, deadline),
+            Self::V1(tree) => tree.freeze(id, deadline),
             Self::None { why } => Err(unsupported(why)),
         }
     }
@@ -354,7 +356,7 @@ fn errors<const N: usize>(attempts: [io::Result<()>; N]) -> Vec<io::Error> {
 }
 
 /// The time in each period that `cpus` allows, in microseconds.
-fn cpu_quota(cpus: f64) -> u64 {
+pub fn cpu_quota(cpus: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

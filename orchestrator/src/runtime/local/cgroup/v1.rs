@@ -70,9 +70,9 @@ impl Tree {
         Some(self.controllers.get(controller)?.join(id).join(name))
     }
 
-    /// The directories of the two controllers that limit commands apart from their runner, each once.
+    /// The directories of the controllers that limit or freeze commands apart from their runner, each once.
     fn commands_roots(&self) -> Vec<&Path> {
-        let mut roots: Vec<&Path> = ["memory", "pids"]
+        let mut roots: Vec<&Path> = ["memory", "pids", "freezer"]
             .into_iter()
             .filter_map(|name| self.controllers.get(name))
             .map(PathBuf::as_path)
@@ -112,7 +112,7 @@ impl Tree {
             set("cpu", id, "cpu.cfs_quota_us", cpu_quota(limits.cpus))?;
         }
         let is_apart = |controller: &str| ["memory", "pids"].contains(&controller);
-        let visible = ["memory", "pids", "cpu"]
+        let visible = ["memory", "pids", "cpu", "cpuacct"]
             .into_iter()
             .filter_map(|name| {
                 let place = if is_apart(name) { &commands } else { id };
@@ -130,7 +130,7 @@ impl Tree {
             runner: apart.iter().map(|root| tasks(root, id)).collect(),
             commands: apart.iter().map(|root| tasks(root, &commands)).collect(),
         };
-        Ok(Placement { entrances, visible })
+        Ok(Placement { entrances, visible, limits_cpu: self.controllers.contains_key("cpu") })
     }
 
     pub fn stats(&self, id: &str) -> io::Result<StatsView> {
@@ -156,10 +156,28 @@ impl Tree {
         })
     }
 
-    pub fn freeze(&self, id: &str, frozen: bool) -> io::Result<()> {
-        let path = self.file("freezer", id, "freezer.state");
-        let path = path.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "there is no freezer controller"))?;
-        write(&path, if frozen { "FROZEN" } else { "THAWED" })
+    /// The states of a sandbox's freezers: that of its commands, which one of a daemon before this version does not have, and that of
+    /// everything.
+    fn freezers(&self, id: &str) -> io::Result<[PathBuf; 2]> {
+        let file = |id: &str| self.file("freezer", id, "freezer.state");
+        file(&format!("{id}/{COMMANDS}"))
+            .zip(file(id))
+            .map(<[PathBuf; 2]>::from)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "there is no freezer controller"))
+    }
+
+    pub fn freeze(&self, id: &str, deadline: Instant) -> io::Result<()> {
+        for state in self.freezers(id)?.iter().filter(|state| state.exists()) {
+            write(state, "FROZEN")?;
+            wait_frozen(state, deadline)?;
+        }
+        Ok(())
+    }
+
+    pub fn thaw(&self, id: &str) -> io::Result<()> {
+        let [commands, all] = self.freezers(id)?;
+        write(&all, "THAWED")?;
+        if commands.exists() { write(&commands, "THAWED") } else { Ok(()) }
     }
 
     pub fn lift_cpu_limit(&self, id: &str) {
@@ -167,20 +185,6 @@ impl Tree {
         if let Some(path) = self.file("cpu", id, "cpu.cfs_quota_us") {
             let _ = write(&path, "-1");
         }
-    }
-
-    /// Waits until all processes are frozen. It polls: version 1 sends no events, and continues to freeze only when the
-    /// state is read.
-    pub fn wait_frozen(&self, id: &str, deadline: Instant) -> io::Result<()> {
-        let path = self.file("freezer", id, "freezer.state");
-        let path = path.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "there is no freezer controller"))?;
-        while read(&path)?.trim() != "FROZEN" {
-            if Instant::now() >= deadline {
-                return Err(not_frozen());
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(())
     }
 
     pub fn oom_kills(&self, id: &str) -> u64 {
@@ -192,9 +196,18 @@ impl Tree {
 
     pub fn kill(&self, id: &str) -> io::Result<()> {
         // A frozen process does not react to SIGKILL.
-        if self.file("freezer", id, "freezer.state").is_some_and(|path| read(&path).is_ok()) {
-            let _ = self.freeze(id, false);
-        }
+        let _ = self.thaw(id);
         self.roots().try_for_each(|root| kill_all(&root.join(id)))
     }
+}
+
+/// Waits until all processes are frozen. It polls: version 1 sends no events, and continues to freeze only when the state is read.
+fn wait_frozen(state: &Path, deadline: Instant) -> io::Result<()> {
+    while read(state)?.trim() != "FROZEN" {
+        if Instant::now() >= deadline {
+            return Err(not_frozen());
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Ok(())
 }

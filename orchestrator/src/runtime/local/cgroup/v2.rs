@@ -77,7 +77,7 @@ impl Tree {
             runner: procs(&runner),
             commands: procs(&commands),
         };
-        Ok(Placement { entrances, visible: vec![(commands, String::new())] })
+        Ok(Placement { entrances, visible: vec![(commands, String::new())], limits_cpu: self.has_cpu })
     }
 
     pub fn stats(&self, id: &str) -> io::Result<StatsView> {
@@ -96,8 +96,21 @@ impl Tree {
         })
     }
 
-    pub fn freeze(&self, id: &str, frozen: bool) -> io::Result<()> {
-        write(&self.root.join(id).join("cgroup.freeze"), if frozen { "1" } else { "0" })
+    pub fn freeze(&self, id: &str, deadline: Instant) -> io::Result<()> {
+        let all = self.root.join(id);
+        // A sandbox of a daemon before this version has no cgroup for its commands.
+        for place in [all.join(COMMANDS), all].iter().filter(|place| place.exists()) {
+            write(&place.join("cgroup.freeze"), "1")?;
+            wait_frozen(place, deadline)?;
+        }
+        Ok(())
+    }
+
+    pub fn thaw(&self, id: &str) -> io::Result<()> {
+        let all = self.root.join(id);
+        write(&all.join("cgroup.freeze"), "0")?;
+        let commands = all.join(COMMANDS);
+        if commands.exists() { write(&commands.join("cgroup.freeze"), "0") } else { Ok(()) }
     }
 
     pub fn lift_cpu_limit(&self, id: &str) {
@@ -106,23 +119,6 @@ impl Tree {
             // Without the cpu controller there is no limit to lift.
             let _ = write(&place.join("cpu.max"), "max");
         }
-    }
-
-    /// Waits until `cgroup.events` says that all processes are frozen. The kernel signals each change of that file with
-    /// POLLPRI.
-    pub fn wait_frozen(&self, id: &str, deadline: Instant) -> io::Result<()> {
-        let path = self.root.join(id).join("cgroup.events");
-        let file = std::fs::File::open(&path).map_err(super::named(&path))?;
-        // The file is read before each wait: a change after the read ends the wait at once.
-        while super::keyed(&super::read_again(&file)?, "frozen") != Some(1) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            let mut wanted = [PollFd::new(file.as_fd(), PollFlags::POLLPRI)];
-            if left == PollTimeout::ZERO || poll(&mut wanted, left)? == 0 {
-                return Err(not_frozen());
-            }
-        }
-        Ok(())
     }
 
     pub fn oom_kills(&self, id: &str) -> u64 {
@@ -135,11 +131,28 @@ impl Tree {
             Ok(()) => Ok(()),
             // Kernels before 5.14 do not have this file.
             Err(_) => {
-                let _ = self.freeze(id, false);
+                let _ = self.thaw(id);
                 kill_all(&directory)
             }
         }
     }
+}
+
+/// Waits until `cgroup.events` says that all processes are frozen. The kernel signals each change of that file with
+/// POLLPRI.
+fn wait_frozen(place: &Path, deadline: Instant) -> io::Result<()> {
+    let path = place.join("cgroup.events");
+    let file = std::fs::File::open(&path).map_err(super::named(&path))?;
+    // The file is read before each wait: a change after the read ends the wait at once.
+    while super::keyed(&super::read_again(&file)?, "frozen") != Some(1) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut wanted = [PollFd::new(file.as_fd(), PollFlags::POLLPRI)];
+        if left == PollTimeout::ZERO || poll(&mut wanted, left)? == 0 {
+            return Err(not_frozen());
+        }
+    }
+    Ok(())
 }
 
 /// Enables the wanted controllers for the children of a directory. Moves processes out of the directory if the kernel asks

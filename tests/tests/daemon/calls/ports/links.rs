@@ -1,6 +1,6 @@
 //! Links: what they open, and what they do not.
 
-use e2e::daemon::{Api, Daemon};
+use e2e::daemon::{Api, Cove, Daemon};
 use e2e::{DEADLINE, wait_until};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::json;
@@ -203,6 +203,40 @@ async fn a_link_works_after_the_daemon_was_killed_and_started_again() {
     let key = daemon.data_dir().join("link-key");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&key).expect("a key").permissions());
     assert_eq!(mode & 0o777, 0o600);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn links_that_are_taken_back_open_nothing_any_more_and_their_connections_end() {
+    let mut daemon = Daemon::builder().keeps_sessions().start().await;
+    let session = daemon.session().await;
+    let site = Site::start(&session).await;
+    let other = Site::start_at(&session, 3001, "127.0.0.1").await;
+    let (link, kept) = (site.link(HOUR).await, other.link(HOUR).await);
+    let (browser, unharmed) = (link.opened().await, kept.opened().await);
+    let mut socket = web_socket(&browser, &link.authority).await;
+    let mut still_open = web_socket(&unharmed, &kept.authority).await;
+    let port = site.port.to_string();
+    assert_eq!(Cove::of(&daemon).run(&["ports", &session.id, "--unlink", &port]).await.ok(), format!("{port}\n"));
+    let ended = tokio::time::timeout(DEADLINE, async { while let Some(Ok(_)) = socket.next().await {} }).await;
+    assert!(ended.is_ok(), "the connection outlives its link");
+    let is_refused = async |browser: &Api| {
+        assert_eq!(browser.get("/").await.status, 401, "by the cookie");
+        let answer = link.api.get(&format!("/?cove_token={}", link.token)).await;
+        assert_eq!(answer.status, 401, "by the address: {}", answer.text());
+    };
+    is_refused(&browser).await;
+    // Links to other ports stay, and so do links that are made later.
+    still_open.send(Message::text("again")).await.expect("it is open");
+    assert_eq!(still_open.next().await.expect("open").expect("a message"), Message::text("again"));
+    let later = site.link(HOUR).await.opened().await;
+    assert_eq!((later.get("/").await.status, unharmed.get("/").await.status), (200, 200));
+    drop(still_open);
+    daemon.kill().await;
+    let daemon = daemon.start_again();
+    let at = |browser: &Api| Api { address: daemon.address, ..browser.clone() };
+    assert_eq!(at(&browser).get("/").await.status, 401, "also after a restart");
+    assert_eq!((at(&later).get("/").await.status, at(&unharmed).get("/").await.status), (200, 200));
     daemon.stop().await;
 }
 

@@ -1,5 +1,6 @@
 //! Servers inside a sandbox, as clients outside reach them.
 
+mod browser;
 mod connections;
 mod forward;
 mod links;

