@@ -100,6 +100,15 @@ close_with() { # name, command
 # Of the output of test programs, what the failed tests printed: it is far above the end where several programs follow.
 what_failed() { awk '/^---- .* ----$/ { shown = 1 } /^failures:$/ || /^test result:/ { shown = 0 } shown'; }
 
+# The same in short, for the very end: the names of the failed tests, each with the first lines of its panic.
+why_failed() {
+  awk '/^---- .* ----$/ { name = $2; lines = 0; next }
+       /^failures:$/ || /^test result:/ { name = "" }
+       name != "" && /^thread .* panicked at / { printf "\nfailed test: %s\n", name; lines = 8 }
+       lines > 0 { print substr($0, 1, 500); lines-- }
+       /^(error: test failed|FAILED |not ok )/ { print substr($0, 1, 500) }' | tail -n 120
+}
+
 # Prints the table of times. Steps that ran at the same time overlap.
 times() {
   local name status ended
@@ -124,6 +133,7 @@ end_run() {
   for pid in "${step_pid[@]}"; do wait "$pid" 2>/dev/null; done
   if [[ -n $failed_step ]]; then
     times
+    why_failed <"$(log_of "$failed_step")"
     echo "$0: failed: $failed_step" >&2
   elif ((status != 0)); then
     echo "$0: ended with status $status" >&2
