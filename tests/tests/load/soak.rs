@@ -26,12 +26,15 @@ const POOL: u64 = 2;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// The figures of a sample, each with the most by which it may grow.
+///
+/// What leaks grows with every round, so a figure that comes and goes may have some room: threads for blocking work end after ten
+/// seconds without work, and a launcher that has done its work is collected a moment later.
 const FIGURES: [(&str, u64); 7] = [
-    ("the daemon's memory, KiB", 6 << 10),
+    ("the daemon's memory, KiB", 8 << 10),
     ("the daemon's open files", 6),
-    ("the daemon's threads", 2),
+    ("the daemon's threads", 7),
     ("the kept session's runner, KiB", 2 << 10),
-    ("first processes, and children of the daemon", 0),
+    ("first processes, and children of the daemon", 1),
     ("the database, KiB", 512),
     ("files in the data directory", 4),
 ];
@@ -224,7 +227,7 @@ async fn a_daemon_in_mixed_use_does_not_grow() {
             grown.push(name);
         }
     }
-    assert!(grown.is_empty(), "{grown:?} grew within {} rounds", samples.len());
+    assert!(grown.is_empty(), "{grown:?} grew within {} rounds: {samples:?}", samples.len());
     assert_eq!(kept.sh("echo well").await, "well\n");
     daemon.stop().await;
 }
