@@ -265,7 +265,8 @@ fn network(
         presets.insert(name.clone(), Arc::new(policy));
     }
     let extra = network::of_rules(&config.network.extra, Asker::Trusted).context("network.allow and network.deny")?;
-    let operator = OperatorRules { presets, extra, maximum: config.network.max.clone() };
+    let (maximum, requests) = (config.network.max.clone(), config.network.requests.clone());
+    let operator = OperatorRules { presets, extra, maximum, requests };
     let limit = |most: u64| (most > 0).then_some(most);
     let limits = NetworkLimits {
         connections: usize::try_from(config.network.max_connections).unwrap_or(usize::MAX),

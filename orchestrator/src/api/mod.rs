@@ -4,7 +4,7 @@
 //! | where | what |
 //! |---|---|
 //! | `routes/` | the table of all routes, which makes the router and the OpenAPI document |
-//! | `daemon`, `keys`, `sessions`, `snapshots`, `network`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
+//! | `daemon`, `keys`, `sessions`, `snapshots`, `network`, `tools`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
 //! | `extract/` | reads the parts of a request: the caller, the address, the query, JSON, a streamed body |
 //! | `encode/` | writes the parts of an answer: events, files as bodies, files as JSON documents |
 //! | `error` | the one file that maps errors to HTTP |
@@ -26,6 +26,7 @@ mod routes;
 mod secrets;
 mod sessions;
 mod snapshots;
+mod tools;
 mod workspaces;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -25,6 +25,8 @@ pub struct NetworkConfig {
     pub max_total_bytes: u64,
     /// The most that a key may ask for that is no admin and has no maximum of its own.
     pub max: Option<NetworkSpec>,
+    /// What agents may open by themselves, by the tool `network_request`.
+    pub requests: Option<NetworkSpec>,
     /// Rules that are added to what every session asks for: `network.allow` and `network.deny`.
     pub extra: NetworkRules,
     /// The operator's own presets.
@@ -44,6 +46,7 @@ impl Default for NetworkConfig {
             max_bytes_per_second: 0,
             max_total_bytes: 0,
             max: None,
+            requests: None,
             extra: NetworkRules::default(),
             presets: BTreeMap::new(),
         }
@@ -61,12 +64,14 @@ impl NetworkConfig {
             extra_ca_file: settings.text("network.extra_ca_file")?.map(PathBuf::from),
             max_bytes_per_second: settings.whole("network.max_bytes_per_second", 0, any.clone())?,
             max_total_bytes: settings.whole("network.max_total_bytes", 0, any)?,
-            max: max(settings)?,
+            max: network(settings, "network.max")?,
+            requests: network(settings, "network.requests")?,
             extra: extra(settings)?,
             presets: presets(settings)?,
         };
         config.check_names(settings, "network.default", Some(&config.default))?;
         config.check_names(settings, "network.max", config.max.as_ref())?;
+        config.check_names(settings, "network.requests", config.requests.as_ref())?;
         Ok(config)
     }
 
@@ -86,9 +91,8 @@ impl NetworkConfig {
     }
 }
 
-/// `[network] max`: the name of a preset, a list of rules, or a table with `presets`, `allow` and `deny`.
-fn max(settings: &mut Settings) -> Result<Option<NetworkSpec>, ConfigError> {
-    let key = "network.max";
+/// The setting `key`: the name of a preset, a list of rules, or a table with `presets`, `allow` and `deny`.
+fn network(settings: &mut Settings, key: &str) -> Result<Option<NetworkSpec>, ConfigError> {
     let Some(value) = settings.value(key)? else { return Ok(None) };
     let origin = settings.origin_of(key).unwrap_or_default();
     let complain = |message: String| ConfigError::new(origin.clone(), key, one_line(&message));
@@ -219,6 +223,7 @@ mod tests {
             ("[network]\nmax = { presets = ['nope'] }", ["network.max", "\"nope\""]),
             ("[network]\nmax = ['https://example.com']", ["network.max", "write example.com"]),
             ("[network]\nmax = 5", ["network.max", "invalid type"]),
+            ("[network]\nrequests = 'nope'", ["network.requests", "packages"]),
             ("[network]\nallow = ['https://example.com']", ["network.allow", "write example.com"]),
             ("[network]\ndeny = [{ host = 'a.example.com', private = true }]", ["network.deny", "private"]),
         ] {

@@ -139,6 +139,11 @@ impl Network {
         &self.0.default
     }
 
+    /// What agents may open by themselves.
+    pub fn requests(&self) -> Option<&NetworkSpec> {
+        self.0.operator.requests.as_ref()
+    }
+
     pub fn packages(&self) -> &Packages {
         &self.0.packages
     }

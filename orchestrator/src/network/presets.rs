@@ -51,6 +51,8 @@ pub struct OperatorRules {
     pub extra: Policy,
     /// The most that a key may ask for that has no maximum of its own and is no admin.
     pub maximum: Option<NetworkSpec>,
+    /// What agents may open by themselves. `None`: nothing.
+    pub requests: Option<NetworkSpec>,
 }
 
 /// Whether a policy may ask for more than its maximum.

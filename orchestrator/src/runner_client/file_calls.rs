@@ -125,7 +125,7 @@ impl RunnerClient {
     }
 }
 
-fn check(view: &FileView) -> Result<(), RunnerError> {
+pub(super) fn check(view: &FileView) -> Result<(), RunnerError> {
     let texts = [Some(&view.path), view.path_base64.as_ref(), view.symlink_target.as_ref()];
     if texts.into_iter().flatten().any(|text| text.len() > MAX_TEXT_BYTES) {
         return Err(RunnerError::hostile("a path is longer than a path can be"));

@@ -30,6 +30,7 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+mod gather;
 mod network;
 mod outgoing;
 mod ports;
@@ -58,6 +59,7 @@ pub use error::RunnerError;
 pub use file_calls::{Depth, LastLink, OnExisting, Parents};
 pub use files::{ByteRange, FileAnswer, Part};
 pub use frame::{Data, Frame};
+pub use gather::{GatherCall, GatherStream, Gathered, ListedName};
 pub use outgoing::Outgoing;
 pub use ports::EndOfClient;
 pub use pulse::Pulse;

@@ -28,6 +28,7 @@ mod secrets;
 mod sessions;
 pub mod shells;
 mod snapshots;
+pub mod tools;
 pub mod workspaces;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub use secrets::Secrets;
 pub use sessions::{CreateEvent, CreateStream, Creation, Sessions};
 pub use shells::Shells;
 pub use snapshots::Snapshots;
+pub use tools::Tools;
 
 pub use crate::secret::SecretError;
 pub use crate::session::{SessionError, SessionFilter};
@@ -59,6 +61,7 @@ use crate::metrics::Metrics;
 use crate::network::Network;
 use crate::session::Registry;
 use access::Access;
+use tools::ToolParts;
 use workspaces::Workspaces;
 
 /// The parts that a service is made of.
@@ -79,16 +82,17 @@ pub struct ServiceParts {
 pub struct Service(Arc<Areas>);
 
 struct Areas {
-    sessions: Sessions,
-    snapshots: Snapshots,
-    commands: Commands,
-    shells: Shells,
-    files: Files,
-    ports: Ports,
+    tools: Tools,
+    sessions: Arc<Sessions>,
+    snapshots: Arc<Snapshots>,
+    commands: Arc<Commands>,
+    shells: Arc<Shells>,
+    files: Arc<Files>,
+    ports: Arc<Ports>,
     daemon: Daemon,
     images: Arc<Images>,
     keys: Keys,
-    networks: Networks,
+    networks: Arc<Networks>,
     secrets: Secrets,
     workspaces: Workspaces,
     access: Access,
@@ -99,21 +103,42 @@ impl Service {
         let ServiceParts { registry, keys, workspaces, network, metrics, exec, puller, link_key } = parts;
         let access = Access::new(registry.clone(), workspaces.clone());
         let images = Arc::new(Images::new(access.clone(), registry.clone(), puller));
+        let sessions = Arc::new(Sessions::new(access.clone(), registry.clone(), images.clone()));
+        let snapshots = Arc::new(Snapshots::new(access.clone(), registry.clone()));
+        let commands = Arc::new(Commands::new(access.clone(), registry.clone(), metrics.clone(), exec));
+        let shells = Arc::new(Shells::new(access.clone(), metrics.clone()));
+        let files = Arc::new(Files::new(access.clone(), metrics.clone()));
+        let ports = Arc::new(Ports::new(access.clone(), metrics.clone(), link_key));
+        let networks = Arc::new(Networks::new(access.clone(), registry.clone(), network.clone()));
+        let tools = Tools::new(ToolParts {
+            commands: commands.clone(),
+            shells: shells.clone(),
+            files: files.clone(),
+            ports: ports.clone(),
+            sessions: sessions.clone(),
+            snapshots: snapshots.clone(),
+            networks: networks.clone(),
+        });
         Self(Arc::new(Areas {
-            sessions: Sessions::new(access.clone(), registry.clone(), images.clone()),
-            snapshots: Snapshots::new(access.clone(), registry.clone()),
+            tools,
+            sessions,
+            snapshots,
+            commands,
+            shells,
+            files,
+            ports,
+            networks,
             images,
-            commands: Commands::new(access.clone(), registry.clone(), metrics.clone(), exec),
-            shells: Shells::new(access.clone(), metrics.clone()),
-            files: Files::new(access.clone(), metrics.clone()),
-            ports: Ports::new(access.clone(), metrics.clone(), link_key),
             keys: Keys::new(access.clone(), keys, registry.clone(), network.clone()),
             secrets: Secrets::new(network.secrets().clone()),
-            networks: Networks::new(access.clone(), registry.clone(), network),
             daemon: Daemon::new(access.clone(), registry, metrics),
             workspaces,
             access,
         }))
+    }
+
+    pub fn tools(&self) -> &Tools {
+        &self.0.tools
     }
 
     pub fn sessions(&self) -> &Sessions {

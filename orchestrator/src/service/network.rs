@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use shared_protocol::SessionId;
 use shared_protocol::api::{
-    NetworkDecision, NetworkView, PackagesView, RegistryProblem, RegistryVariable, RegistryView, SetNetworkRequest,
+    NetworkDecision, NetworkRule, NetworkRules, NetworkSpec, NetworkView, PackagesView, RegistryProblem, RegistryVariable, RegistryView, SetNetworkRequest,
 };
 use tokio::sync::watch;
 
 use super::Caller;
 use super::access::Access;
 use crate::network::{Network, SessionNetwork, SessionPolicy};
+use crate::owner::{Creator, NetworkMaximum};
 use crate::session::{Registry, SessionError, Update};
 
 pub struct Networks {
@@ -54,6 +55,28 @@ impl Networks {
         Ok(session.network().view())
     }
 
+    /// Adds hosts to what a session may reach, if the operator lets agents do that. Private addresses are never part of it.
+    pub async fn request(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        hosts: Vec<NetworkRule>,
+    ) -> Result<NetworkView, SessionError> {
+        let session = self.access.session(caller, id)?;
+        let Some(most) = self.network.requests() else {
+            let message = "agents may not open the network by themselves here (network.requests in the daemon's configuration); ask a \
+                           person to allow it with `cove network set`";
+            return Err(SessionError::Forbidden(message.to_owned()));
+        };
+        let asked = NetworkRules { allow: hosts, ..NetworkRules::default() };
+        let network_maximum = NetworkMaximum::Key(most.clone());
+        let agent = Creator { may_reach_private: false, network_maximum, ..caller.creator() };
+        self.network.compile(&NetworkSpec::Rules(asked.clone()), &agent).await?;
+        let now = session.network().view().network;
+        let request = SetNetworkRequest { network: added(now, asked.allow), inject: None };
+        self.set(caller, id, request).await
+    }
+
     /// The last decisions about a session's network.
     pub fn log(&self, caller: &Caller, id: &SessionId) -> Result<Vec<NetworkDecision>, SessionError> {
         Ok(self.access.session(caller, id)?.network().decisions_after(0))
@@ -95,6 +118,17 @@ impl Networks {
     }
 }
 
+/// A network with more rules.
+fn added(network: NetworkSpec, more: Vec<NetworkRule>) -> NetworkSpec {
+    let mut rules = match network {
+        NetworkSpec::Preset(name) if name == NetworkSpec::NONE => NetworkRules::default(),
+        NetworkSpec::Preset(name) => NetworkRules { presets: vec![name], ..NetworkRules::default() },
+        NetworkSpec::Rules(rules) => rules,
+    };
+    rules.allow.extend(more.into_iter().filter(|rule| !rules.allow.contains(rule)).collect::<Vec<_>>());
+    NetworkSpec::Rules(rules)
+}
+
 /// Whether the package managers are asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refresh {
@@ -128,5 +162,27 @@ impl DecisionStream {
                 () = &mut self.ended => return None,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_added_to_what_a_session_has() {
+        let rule = |text: &str| NetworkRule::Text(text.to_owned());
+        let rules = |presets: &[&str], allow: &[&str]| {
+            NetworkSpec::Rules(NetworkRules {
+                presets: presets.iter().map(|name| (*name).to_owned()).collect(),
+                allow: allow.iter().map(|text| rule(text)).collect(),
+                deny: Vec::new(),
+            })
+        };
+        let more = || vec![rule("b.example.com")];
+        assert_eq!(added(NetworkSpec::preset("none"), more()), rules(&[], &["b.example.com"]));
+        assert_eq!(added(NetworkSpec::preset("packages"), more()), rules(&["packages"], &["b.example.com"]));
+        let twice = added(added(rules(&[], &["a.example.com"]), more()), more());
+        assert_eq!(twice, rules(&[], &["a.example.com", "b.example.com"]));
     }
 }

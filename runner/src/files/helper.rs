@@ -173,7 +173,7 @@ impl Helper {
         grow(&output, PIPE_BYTES);
         let (input, output) = (pipe::Sender::from_owned_fd(input)?, pipe::Receiver::from_owned_fd(output)?);
         // A watch holds memory of the kernel for each directory, as long as it lasts.
-        let is_large = job.takes_body() || matches!(job, Job::Watch { .. });
+        let is_large = matches!(job, Job::Watch { .. }) || (job.takes_body() && *job != Job::Gather);
         let memory = if is_large { Memory::Commands } else { Memory::Runner };
         let pid = fork_helper(identity, child_input, child_output, memory, |from, to| perform(roots, job, from, to))?;
         let watch = reaper.watch(pid);

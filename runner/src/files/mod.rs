@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! http::files → Job → helper (runner's side) ═ two pipes ═ perform (forked, sandbox user) → resolve → ops | list |
-//!                                                              transfer | pack | unpack | watch
+//!                                                              transfer | pack | unpack | watch | gather
 //! ```
 //!
 //! A job is a value: the client's request, checked as far as possible without touching a file. The runner forks. The child
@@ -18,6 +18,7 @@ mod fixture;
 #[cfg(any(test, fuzzing))]
 #[path = "fuzz_test.rs"]
 pub mod fuzz;
+pub mod gather;
 pub mod helper;
 pub mod inode;
 pub mod list;
@@ -89,6 +90,8 @@ pub enum Job {
         path: RawPath,
         depth: watch::Depth,
     },
+    /// What the body names: directories to list and files to read.
+    Gather,
     /// All files of these directories, whoever may read them.
     PackDisk {
         directories: Vec<RawPath>,
@@ -112,6 +115,7 @@ impl Job {
             Self::Pack { .. } => "pack",
             Self::Unpack { .. } => "unpack",
             Self::Watch { .. } => "watch",
+            Self::Gather => "gather",
             Self::PackDisk { .. } => "pack disk",
             Self::UnpackDisk { .. } => "unpack disk",
         }
@@ -119,7 +123,7 @@ impl Job {
 
     /// Whether the job reads the request's body.
     pub fn takes_body(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Unpack { .. } | Self::UnpackDisk { .. })
+        matches!(self, Self::Write { .. } | Self::Unpack { .. } | Self::Gather | Self::UnpackDisk { .. })
     }
 }
 
@@ -156,6 +160,7 @@ fn dispatch(
         Job::Pack { path } => pack::pack(roots, path, reply),
         Job::Unpack { path } => unpack::unpack(roots, path, body, reply),
         Job::Watch { path, depth } => watch::watch(roots, path, *depth, client, reply),
+        Job::Gather => gather::gather(roots, body, reply),
         Job::PackDisk { directories } => disk::pack::pack(directories, reply),
         Job::UnpackDisk { directories } => disk::unpack::unpack(directories, body, reply),
     }

@@ -108,7 +108,8 @@ fn send_all(file: &mut File, path: &[u8], reply: &mut ReplyWriter<'_>) -> Result
     }
 }
 
-fn open(roots: &Roots, path: &[u8]) -> Result<(File, u64), ErrorBody> {
+/// Opens a regular file, and says how large it claims to be.
+pub fn open(roots: &Roots, path: &[u8]) -> Result<(File, u64), ErrorBody> {
     for _ in 0..MAX_OPEN_TRIES {
         let resolved = resolve(roots, path, FinalLink::Follow, MissingDirs::Fail)?;
         let Some(inode) = &resolved.inode else { return Err(from_errno(path, Errno::ENOENT)) };

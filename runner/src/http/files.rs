@@ -62,6 +62,10 @@ fn job(method: &Method, route: &str, query: Option<&str>, headers: &HeaderMap) -
             let depth = if query.flag("recursive")?.unwrap_or(false) { Depth::Tree } else { Depth::Directory };
             Ok(Job::Watch { path: query.path("path")?, depth })
         }
+        ("fs/gather", "POST") => {
+            parse(&[])?;
+            Ok(Job::Gather)
+        }
         ("fs/mkdir", "POST") => {
             let query = parse(&["path", "parents", "mode"])?;
             let (parents, mode) = (query.flag("parents")?.unwrap_or(false), query.mode("mode")?);
@@ -80,7 +84,7 @@ fn job(method: &Method, route: &str, query: Option<&str>, headers: &HeaderMap) -
         ("archive", "PUT") => Ok(Job::Unpack { path: parse(&["path"])?.path("path")? }),
         ("files" | "archive", _) => Err(wrong_method(method, "GET and PUT")),
         ("fs/stat" | "fs/list" | "fs/watch", _) => Err(wrong_method(method, "GET")),
-        ("fs/mkdir" | "fs/move", _) => Err(wrong_method(method, "POST")),
+        ("fs/mkdir" | "fs/move" | "fs/gather", _) => Err(wrong_method(method, "POST")),
         ("fs", _) => Err(wrong_method(method, "DELETE")),
         _ => Err(ErrorBody::new(ErrorCode::NotFound, format!("there is no call /v1/{route}"))),
     }
@@ -134,6 +138,7 @@ mod tests {
         );
         assert_eq!(asked(Method::DELETE, "fs", "path=a"), Ok(Job::Delete { path: path(), recursive: false }));
         assert_eq!(asked(Method::PUT, "archive", "path=a"), Ok(Job::Unpack { path: path() }));
+        assert_eq!(asked(Method::POST, "fs/gather", ""), Ok(Job::Gather));
         let watch = |depth| Ok(Job::Watch { path: path(), depth });
         assert_eq!(asked(Method::GET, "fs/watch", "path=a"), watch(Depth::Directory));
         assert_eq!(asked(Method::GET, "fs/watch", "path=a&recursive=1"), watch(Depth::Tree));
@@ -145,6 +150,8 @@ mod tests {
         assert_eq!(asked(Method::HEAD, "files", "path=a"), Err(ErrorCode::MethodNotAllowed));
         assert_eq!(asked(Method::GET, "fs", "path=a"), Err(ErrorCode::MethodNotAllowed));
         assert_eq!(asked(Method::GET, "fs/copy", "path=a"), Err(ErrorCode::NotFound));
+        assert_eq!(asked(Method::POST, "fs/gather", "path=a"), Err(ErrorCode::InvalidRequest));
+        assert_eq!(asked(Method::GET, "fs/gather", ""), Err(ErrorCode::MethodNotAllowed));
         assert_eq!(asked(Method::GET, "fs/list", "path=a&recurse=1"), Err(ErrorCode::InvalidRequest));
         assert_eq!(asked(Method::DELETE, "fs", ""), Err(ErrorCode::InvalidRequest));
         assert_eq!(asked(Method::POST, "fs/move", "from=a"), Err(ErrorCode::InvalidRequest));

@@ -14,6 +14,7 @@ mod secret;
 mod session;
 mod snapshot;
 mod time_limit;
+mod tool;
 mod workspace;
 
 pub use exec::{
@@ -43,4 +44,5 @@ pub use snapshot::{
     CreateSnapshotRequest, ForkRequest, ForkView, MAX_FORKS, MAX_SNAPSHOT_NAME_BYTES, SnapshotList, SnapshotView,
 };
 pub use time_limit::TimeLimit;
+pub use tool::{ToolContentView, ToolReplyView};
 pub use workspace::{WorkspaceKind, WorkspaceList, WorkspaceView};

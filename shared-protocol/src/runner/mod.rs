@@ -5,6 +5,7 @@ mod claim;
 mod exec;
 mod files;
 mod frame;
+mod gather;
 mod health;
 mod ports;
 mod rules;
@@ -20,6 +21,10 @@ pub use exec::{
 pub use files::{FileKind, FileView, ListView, WroteView};
 pub use frame::{
     ExecOutcome, Frame, FrameError, MAX_FRAME_BYTES, OutcomeKind, Payload, Stream, encode_output, parse_frame,
+};
+pub use gather::{
+    GatherItem, GatherLine, MAX_GATHER_BODY_BYTES, MAX_GATHER_DATA_BYTES, MAX_GATHER_ENTRIES, MAX_GATHER_ITEMS,
+    MAX_GATHER_LINE_BYTES,
 };
 pub use health::{HealthView, Separation};
 pub use ports::{

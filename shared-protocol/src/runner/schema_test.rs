@@ -15,6 +15,7 @@ fn schemas() -> Value {
         "ExecView": schema_for!(ExecView),
         "FileView": schema_for!(FileView),
         "Frame": schema_for!(Frame),
+        "GatherLine": schema_for!(GatherLine),
         "HealthView": schema_for!(HealthView),
         "InputRequest": schema_for!(InputRequest),
         "ListView": schema_for!(ListView),

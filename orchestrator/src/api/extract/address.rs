@@ -87,6 +87,9 @@ from_address! {
     /// The port that `/v1/sessions/{session_id}/ports/{port}` and the routes below it name.
     PortPath(Port) = |uri| Ok(Port::parse(part(uri, 4, 6))?);
 
+    /// The tool that `/v1/sessions/{session_id}/tools/{tool}` names. The service decides whether it exists.
+    ToolPath(String) = |uri| Ok(shown(part(uri, 4, 6)));
+
     /// The exec or run that `/v1/sessions/{session_id}/execs/{exec_id}` names.
     ExecPath(ExecId) = |uri| Ok(ExecId::new(part(uri, 4, 6))?);
 

@@ -9,7 +9,7 @@ mod range;
 
 pub use address::{
     ExecPath, FilePath, ImagePath, KeyPath, PlacePath, PortPath, SecretPath, SessionPath, ShellPath, SnapshotPath,
-    WorkspacePath,
+    ToolPath, WorkspacePath,
 };
 pub use caller::{By, ClientAddress, Held};
 pub use intake::{Intake, MAX_DRAIN_TIME, drain};

@@ -5,14 +5,14 @@ mod names;
 mod openapi;
 mod route;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared_protocol::api::{
     ApiExecRequest, ApiExecView, ApiRunRequest, CommitImageRequest, CreateFrame, CreateKeyRequest,
     CreateSessionRequest, CreateSnapshotRequest, DetachedView, ExecReply, ForkRequest, ForkView, FsReadView,
     FsWriteRequest, ImageDetailsView, ImageView, KeyList, MkdirRequest, MoveRequest, NetworkDecision, NetworkLogView,
     NetworkView, NewKeyView, OkView, PackagesView, PoolView, PortUrlRequest, PortUrlView, PullFrame, PullImageRequest,
     RemovedImagesView, RunReply, SecretList, SecretView, SessionStatus, SessionView, SetNetworkRequest, SetPoolRequest,
-    SetSecretRequest, SnapshotList, SnapshotView, StatsView, UpdateSessionRequest, UploadedView, WorkspaceList,
+    SetSecretRequest, SnapshotList, SnapshotView, StatsView, ToolReplyView, UpdateSessionRequest, UploadedView, WorkspaceList,
 };
 use shared_protocol::id::ID_PATTERN;
 use shared_protocol::runner::{
@@ -22,7 +22,7 @@ use shared_protocol::runner::{
 
 use super::commands::{exec, execs, input, run, shells, stdin, terminal};
 use super::files::{archive, documents, raw, upload, watch};
-use super::{daemon, images, keys, network, ports, secrets, sessions, snapshots, workspaces};
+use super::{daemon, images, keys, network, ports, secrets, sessions, snapshots, tools, workspaces};
 #[cfg(test)]
 pub use route::Place;
 pub use route::Route;
@@ -37,6 +37,7 @@ pub fn all() -> Vec<Route> {
         snapshots(),
         networks(),
         commands(),
+        tools(),
         shells(),
         ports(),
         files(),
@@ -274,6 +275,17 @@ fn commands() -> Vec<Route> {
         post("/v1/sessions/{session_id}/resize", input::resize, "Resize a shell's terminal")
             .takes::<ResizeRequest>()
             .replies::<OkView>(200),
+    ]
+}
+
+fn tools() -> Vec<Route> {
+    vec![
+        get("/v1/tools", tools::list, "List the tools of agents, in the form that a model provider takes")
+            .query("format", json!({ "type": "string", "enum": tools::FORMATS }), "The form; the default is `mcp`")
+            .replies::<Vec<Value>>(200),
+        post("/v1/sessions/{session_id}/tools/{tool}", tools::call, "Call a tool in a session, with its arguments")
+            .may_take::<Map<String, Value>>()
+            .replies::<ToolReplyView>(200),
     ]
 }
 

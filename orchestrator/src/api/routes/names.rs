@@ -18,13 +18,14 @@ pub const SNAPSHOTS: Tag =
     Tag { name: "snapshots", about: "What sessions have on their disks and in their shells, kept for other sessions" };
 pub const NETWORK: Tag = Tag { name: "network", about: "What sessions may reach over the network" };
 pub const COMMANDS: Tag = Tag { name: "commands", about: "Commands in shells, and programs beside them" };
+pub const TOOLS: Tag = Tag { name: "tools", about: "What language models call in a sandbox" };
 pub const SHELLS: Tag = Tag { name: "shells", about: "Persistent shells and terminals" };
 pub const FILES: Tag = Tag { name: "files", about: "Files in a session's sandbox" };
 pub const PORTS: Tag = Tag { name: "ports", about: "Servers in a session's sandbox" };
 pub const WORKSPACES: Tag = Tag { name: "workspaces", about: "Directories that outlive sessions" };
 
-pub const TAGS: [Tag; 11] =
-    [DAEMON, KEYS, SECRETS, SESSIONS, SNAPSHOTS, NETWORK, COMMANDS, SHELLS, PORTS, FILES, WORKSPACES];
+pub const TAGS: [Tag; 12] =
+    [DAEMON, KEYS, SECRETS, SESSIONS, SNAPSHOTS, NETWORK, COMMANDS, TOOLS, SHELLS, PORTS, FILES, WORKSPACES];
 
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
@@ -35,7 +36,7 @@ pub struct Name {
 
 /// The name of a route's operation. A test fails if a route has none.
 pub fn name(route: &Route) -> Option<Name> {
-    let tables: [(Tag, &[Entry]); 11] = [
+    let tables: [(Tag, &[Entry]); 12] = [
         (DAEMON, OF_DAEMON),
         (KEYS, OF_KEYS),
         (SECRETS, OF_SECRETS),
@@ -43,6 +44,7 @@ pub fn name(route: &Route) -> Option<Name> {
         (SNAPSHOTS, OF_SNAPSHOTS),
         (NETWORK, OF_NETWORK),
         (COMMANDS, OF_COMMANDS),
+        (TOOLS, OF_TOOLS),
         (SHELLS, OF_SHELLS),
         (PORTS, OF_PORTS),
         (FILES, OF_FILES),
@@ -250,6 +252,21 @@ const OF_SESSIONS: &[Entry] = &[
         "/v1/sessions/{session_id}/stats",
         "getSessionStats",
         "Does not count as activity, so that monitoring keeps no session alive.",
+    ),
+];
+
+const OF_TOOLS: &[Entry] = &[
+    (
+        "get",
+        "/v1/tools",
+        "listTools",
+        "Each entry has a name, a description and a JSON schema of its arguments. The list can be given to the API of a model as it is.",
+    ),
+    (
+        "post",
+        "/v1/sessions/{session_id}/tools/{tool}",
+        "callTool",
+        "The body is what the model gave as arguments. A failure that the model can do something about is an answer with `is_error`; arguments that the tool does not have are INVALID_REQUEST, with a message for the model.",
     ),
 ];
 

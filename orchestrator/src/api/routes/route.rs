@@ -8,6 +8,7 @@ use shared_protocol::api::AttachedFrame;
 use shared_protocol::id::ID_PATTERN;
 
 use crate::api::ApiState;
+use crate::service::tools::definitions;
 
 /// A function that makes the schema of one type.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -207,6 +208,11 @@ fn path_parameters(path: &str) -> Vec<Parameter> {
             "port",
             json!({ "type": "integer", "minimum": 1, "maximum": u16::MAX }),
             "The number of the port on which the server in the sandbox listens",
+        ),
+        (
+            "tool",
+            json!({ "type": "string", "enum": definitions().iter().map(|tool| tool.name).collect::<Vec<_>>() }),
+            "The name of the tool",
         ),
         ("shell", json!({ "type": "string", "pattern": ID_PATTERN }), "The name of the shell"),
         (

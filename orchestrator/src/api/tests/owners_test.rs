@@ -87,6 +87,7 @@ fn good(method: &str, rest: &str) -> Good {
         ("post", "/exec" | "/exec/stream") => json!({"cmd": "true"}),
         ("post", "/run" | "/run/stream") => json!({"argv": ["true"]}),
         ("post", "/input") => json!({"data": "x"}),
+        ("post", "/tools/{tool}") => json!({"command": "true"}),
         ("post", "/signal") => json!({"signal": "INT"}),
         ("post", "/resize") => json!({"cols": 80, "rows": 24}),
         ("put", "/network") => json!({"network": "none"}),
@@ -119,7 +120,7 @@ fn good(method: &str, rest: &str) -> Good {
 fn filled(route: &routes::Route, marker: &str, id: &str) -> String {
     let path = ["{exec_id}", "{shell}", "{*path}"]
         .iter()
-        .fold(route.path.replace(marker, id).replace("{port}", "3000"), |path, name| path.replace(name, "x"));
+        .fold(route.path.replace(marker, id).replace("{port}", "3000").replace("{tool}", "bash"), |path, name| path.replace(name, "x"));
     assert!(!path.contains('{'), "{path}: say here what stands for this parameter");
     let needed = route.parameters.iter().filter(|p| p.is_required && p.place == Place::Query);
     let query: Vec<String> = needed.map(|parameter| format!("{}=x", parameter.name)).collect();

@@ -99,6 +99,19 @@ fn bad_requests(method: &str, rest: &str) -> Option<Vec<Bad>> {
             body(&json!({"name": ""})),
             body(&json!({"name": "a\nb"})),
         ],
+        ("post", "/tools/{tool}") => {
+            let of = |part: &'static str, arguments: serde_json::Value| Bad { part, ..body(&arguments) };
+            vec![
+                part("x"),
+                part("bash"),
+                of("bash", json!([])),
+                of("bash", json!({"cmd": "true"})),
+                of("read", json!({"path": "../x"})),
+                of("edit", json!({"path": "x", "old_string": "a"})),
+                of("git", json!({"args": "log 'x"})),
+                of("wait", json!({"exec_id": "a b"})),
+            ]
+        }
         ("post", "/fork") => vec![
             body(&json!([])),
             body(&json!({"nope": 1})),
@@ -268,7 +281,7 @@ async fn a_request_that_cannot_be_valid_touches_nothing() {
         for wrong in bad_requests(route.method, rest).unwrap_or_default() {
             // Time passes, so that a renewal would be visible.
             tokio::time::advance(Duration::from_secs(1)).await;
-            let rest = ["{exec_id}", "{shell}", "{*path}", "{port}"]
+            let rest = ["{exec_id}", "{shell}", "{*path}", "{port}", "{tool}"]
                 .iter()
                 .fold(rest.to_owned(), |rest, name| rest.replace(name, wrong.part));
             let path = format!("{base}{rest}{}", wrong.query);

@@ -1,5 +1,5 @@
 //! The files of a session or a workspace: read, write, list, stat, mkdir, move, delete, pack, unpack, upload,
-//! watch.
+//! gather, watch.
 //!
 //! The files of a workspace are accessed through a sandbox that has the workspace mounted, so every call works in both
 //! places. Bytes are passed on as they arrive, in both directions. No file is held in memory, unless it arrived in a JSON
@@ -7,14 +7,18 @@
 
 mod call;
 mod content;
+mod gather;
 mod upload;
 mod watch;
 
 use shared_protocol::runner::{FileView, ListView, WroteView};
 
-pub use crate::runner_client::{ByteRange, Depth, LastLink, OnExisting, Outgoing as FileSource, Parents, Part};
+pub use crate::runner_client::{
+    ByteRange, Depth, GatherCall, Gathered, LastLink, ListedName, OnExisting, Outgoing as FileSource, Parents, Part,
+};
 pub use call::{FileMode, Place, SandboxPath, SmallFile};
 pub use content::FileContent;
+pub use gather::GatheredFiles;
 pub use upload::{FileName, Upload, UploadError};
 pub use watch::Changes;
 
@@ -144,6 +148,13 @@ impl Files {
         let wrote = in_session(&activity, activity.runner().unpack(path.as_bytes(), source)).await?;
         self.metrics.bytes_in(wrote.bytes);
         Ok(wrote)
+    }
+
+    /// Lists directories and reads files, each with a result of its own.
+    pub async fn gather(&self, caller: &Caller, place: &Place, call: GatherCall) -> Result<GatheredFiles, CallError> {
+        let activity = self.access.begin_in(caller, place).await?;
+        let stream = in_session(&activity, activity.runner().gather(call)).await?;
+        Ok(GatheredFiles::new(activity, stream))
     }
 
     /// Watches a directory. Everything that changes after this has returned will be told.

@@ -9,4 +9,5 @@ mod queueing;
 mod stdin;
 mod streaming;
 mod terminal;
+mod tools;
 mod watching;
