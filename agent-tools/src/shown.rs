@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_line_keeps_tabs_and_shows_what_cannot_be_seen() {
         let mut out = String::new();
-        assert_eq!(push_line(&mut out, "\ta\x1bb\u{85}cdef", 5), 4 - 1);
+        assert_eq!(push_line(&mut out, "\ta\x1bb\u{85}cdef", 5), 4);
         assert_eq!(out, "\ta<U+001B>b<U+0085>");
     }
 
