@@ -114,24 +114,15 @@ fn any_rules_ignore_what_git_ignores() {
         prop::collection::vec(prop::sample::select(pieces.to_vec()), 1..5),
     )
         .prop_map(|(start, pieces)| format!("{start}{}\n", pieces.concat()));
-    let file = (
-        prop::sample::select(vec!["", "", "a", "a/b", "b"]),
-        prop::collection::vec(line, 1..5).prop_map(|lines| lines.concat()),
-    );
+    let file = prop::collection::vec(line, 1..5).prop_map(|lines| lines.concat());
+    let files = prop::collection::btree_map(prop::sample::select(vec!["", "a", "a/b", "b"]), file, 1..4);
     let mut runner =
         TestRunner::new(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() });
     runner
-        .run(
-            &prop::collection::btree_map(
-                prop::sample::select(vec!["", "a", "a/b", "b"]),
-                file.prop_map(|(_, lines)| lines),
-                1..4,
-            ),
-            |files| {
-                let files: Vec<(&str, String)> = files.into_iter().collect();
-                prop_assert_eq!(decided(&files), asked(root.path(), &files));
-                Ok(())
-            },
-        )
+        .run(&files, |files| {
+            let files: Vec<(&str, String)> = files.into_iter().collect();
+            prop_assert_eq!(decided(&files), asked(root.path(), &files));
+            Ok(())
+        })
         .unwrap();
 }
