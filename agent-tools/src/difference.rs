@@ -10,7 +10,7 @@ use crate::output::{Output, count, counted};
 use crate::shown::{Escaped, push_formatted, push_line};
 use crate::text::{LineEnding, Text};
 use blocks::Block;
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Unchanged lines around a change.
@@ -103,26 +103,16 @@ fn of_lines(old: &str, new: &str, options: &DiffOptions<'_>) -> Difference {
     // With its newline, a last line differs from one that lacks it.
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
-    let mut numbers = HashMap::new();
-    let mut number = |line| {
-        let next = numbers.len();
-        *numbers.entry(line).or_insert(next)
-    };
-    let old_numbers: Vec<usize> = old.iter().map(|line| number(*line)).collect();
-    let new_numbers: Vec<usize> = new.iter().map(|line| number(*line)).collect();
-    let changes = changes(&blocks::common(&old_numbers, &new_numbers), old.len(), new.len());
+    let changes = changes(&blocks::common(&old, &new), old.len(), new.len());
 
-    let mut total = 0;
-    let mut shown = 0;
     let mut out = Output::new(options.max_lines, options.max_bytes);
+    let (mut total, mut shown) = (0, 0);
     for hunk in hunks(&changes) {
-        let lines = hunk_lines(hunk, &old, &new);
-        for (sign, line) in lines {
-            total += 1;
-            if !out.is_full() {
-                shown += u64::from(out.line(&shown_line(sign, line)));
-            }
-        }
+        let hunk = Hunk::new(hunk, old.len());
+        total += count(hunk.line_count());
+        let fitting =
+            hunk.lines(&old, &new).take_while(|(sign, line)| !out.is_full() && out.line(&shown_line(*sign, line)));
+        shown += count(fitting.count());
     }
     let path = Escaped(options.path);
     let mut text = format!("--- a/{path}\n+++ b/{path}\n{}", out.into_text());
@@ -157,23 +147,44 @@ fn hunks(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
     changes.chunk_by(|before, after| after.0.start - before.0.end <= 2 * CONTEXT)
 }
 
-/// The lines of a hunk: its head, context, removed and added lines.
-fn hunk_lines<'a>(hunk: &[Change], old: &[&'a str], new: &[&'a str]) -> Vec<(char, std::borrow::Cow<'a, str>)> {
-    let (Some((first, first_new)), Some((last, last_new))) = (hunk.first(), hunk.last()) else { return Vec::new() };
-    let before = first.start.min(CONTEXT);
-    let after = (old.len() - last.end).min(CONTEXT);
-    let old_range = first.start - before..last.end + after;
-    let new_range = first_new.start - before..last_new.end + after;
-    let mut lines = vec![('@', format!("@ -{} +{} @@", place(&old_range), place(&new_range)).into())];
-    let mut at = old_range.start;
-    for (removed, added) in hunk {
-        lines.extend(old[at..removed.start].iter().map(|line| (' ', (*line).into())));
-        lines.extend(old[removed.clone()].iter().map(|line| ('-', (*line).into())));
-        lines.extend(new[added.clone()].iter().map(|line| ('+', (*line).into())));
-        at = removed.end;
+/// Changes that are shown together, with the lines around them.
+struct Hunk<'a> {
+    changes: &'a [Change],
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+impl<'a> Hunk<'a> {
+    fn new(changes: &'a [Change], old_len: usize) -> Self {
+        let nothing = (0..0, 0..0);
+        let (first, last) = (changes.first().unwrap_or(&nothing), changes.last().unwrap_or(&nothing));
+        let before = first.0.start.min(CONTEXT);
+        let after = (old_len - last.0.end).min(CONTEXT);
+        Self {
+            changes,
+            old: first.0.start - before..last.0.end + after,
+            new: first.1.start - before..last.1.end + after,
+        }
     }
-    lines.extend(old[at..old_range.end].iter().map(|line| (' ', (*line).into())));
-    lines
+
+    /// Its head, the old lines, and the lines that are new.
+    fn line_count(&self) -> usize {
+        1 + self.old.len() + self.changes.iter().map(|(_, new)| new.len()).sum::<usize>()
+    }
+
+    /// Its head, and its lines with their signs.
+    fn lines<'l>(&'l self, old: &'l [&'l str], new: &'l [&'l str]) -> impl Iterator<Item = (char, Cow<'l, str>)> {
+        let head = ('@', Cow::Owned(format!("@ -{} +{} @@", place(&self.old), place(&self.new))));
+        let starts = [self.old.start].into_iter().chain(self.changes.iter().map(|(old, _)| old.end));
+        let changes = starts.zip(self.changes).flat_map(|(start, (removed, added))| {
+            let context = old[start..removed.start].iter().map(|line| (' ', *line));
+            let removed = old[removed.clone()].iter().map(|line| ('-', *line));
+            context.chain(removed).chain(new[added.clone()].iter().map(|line| ('+', *line)))
+        });
+        let end = self.changes.last().map_or(self.old.end, |(old, _)| old.end);
+        let after = old[end..self.old.end].iter().map(|line| (' ', *line));
+        [head].into_iter().chain(changes.chain(after).map(|(sign, line)| (sign, Cow::Borrowed(line))))
+    }
 }
 
 /// A range of lines as in the head of a hunk. An empty range has the number of the line before it.
@@ -185,9 +196,9 @@ fn place(range: &Range<usize>) -> String {
     }
 }
 
-fn shown_line(sign: char, line: std::borrow::Cow<'_, str>) -> String {
+fn shown_line(sign: char, line: &str) -> String {
     let mut out = String::from(sign);
-    let body = line.strip_suffix('\n').unwrap_or(&line);
+    let body = line.strip_suffix('\n').unwrap_or(line);
     let left_out = push_line(&mut out, body, MAX_LINE_CHARS);
     if left_out > 0 {
         push_formatted(&mut out, format_args!(" … [{} left out]", counted(count(left_out), "character")));

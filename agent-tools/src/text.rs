@@ -146,11 +146,10 @@ impl Text {
     /// The lines without their ends.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         let (end, is_cr) = if self.line_ending == LineEnding::Cr { ('\r', true) } else { ('\n', false) };
-        self.text.split_inclusive(end).map(move |line| {
-            let line = line
-                .strip_suffix(end)
-                .map_or(line, |line| if is_cr { line } else { line.strip_suffix('\r').unwrap_or(line) });
-            line
+        self.text.split_inclusive(end).map(move |line| match line.strip_suffix(end) {
+            Some(line) if is_cr => line,
+            Some(line) => line.strip_suffix('\r').unwrap_or(line),
+            None => line,
         })
     }
 

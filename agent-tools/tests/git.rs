@@ -23,8 +23,8 @@ fn git(root: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("git is installed");
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    child.wait_with_output().unwrap().stdout
+    child.stdin.take().expect("a pipe").write_all(input).expect("git reads its input");
+    child.wait_with_output().expect("git ends").stdout
 }
 
 fn all_paths() -> Vec<(String, bool)> {
@@ -42,14 +42,14 @@ fn asked(root: &Path, files: &[(&str, String)]) -> BTreeSet<String> {
         let _ = std::fs::remove_file(root.join(directory).join(".gitignore"));
     }
     for (directory, contents) in files {
-        std::fs::write(root.join(directory).join(".gitignore"), contents).unwrap();
+        std::fs::write(root.join(directory).join(".gitignore"), contents).expect("a file");
     }
     let input: Vec<u8> = all_paths().into_iter().flat_map(|(path, _)| [path.as_bytes(), b"\0"].concat()).collect();
     let answer = git(root, &["check-ignore", "--no-index", "-z", "--stdin"], &input);
     answer
         .split(|byte| *byte == 0)
         .filter(|path| !path.is_empty())
-        .map(|path| String::from_utf8(path.into()).unwrap())
+        .map(|path| String::from_utf8(path.into()).expect("a path of this test"))
         .collect()
 }
 
@@ -64,13 +64,13 @@ fn decided(files: &[(&str, String)]) -> BTreeSet<String> {
 }
 
 fn tree() -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().expect("a temporary folder");
     git(root.path(), &["init", "-q"], b"");
     for (path, is_dir) in all_paths() {
         if is_dir {
-            std::fs::create_dir_all(root.path().join(path)).unwrap();
+            std::fs::create_dir_all(root.path().join(path)).expect("a directory");
         } else {
-            std::fs::write(root.path().join(path), "").unwrap();
+            std::fs::write(root.path().join(path), "").expect("a file");
         }
     }
     root

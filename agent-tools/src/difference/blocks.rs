@@ -7,6 +7,8 @@
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 
+/// If more lines than these differ at the first sight, they count as changed.
+const MAX_COMPARED_LINES: usize = 500_000;
 /// The exact comparison of `n` lines takes up to `n²` steps; all comparisons together take no more than this.
 const MAX_STEPS: usize = 64_000_000;
 
@@ -18,26 +20,41 @@ pub(super) struct Block {
     pub(super) len: usize,
 }
 
-/// The blocks in order, without overlap. The lines are given as numbers: equal lines have equal numbers.
-pub(super) fn common(old: &[usize], new: &[usize]) -> Vec<Block> {
+/// The blocks in order, without overlap.
+pub(super) fn common(old: &[&str], new: &[&str]) -> Vec<Block> {
     let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
     let (old_rest, new_rest) = (&old[start..], &new[start..]);
     let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
     let mut blocks = vec![Block { old: 0, new: 0, len: start }];
     let (old_mid, new_mid) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
-    let mut steps_left = MAX_STEPS;
-    if !exact(old_mid, new_mid, start, start, &mut steps_left, &mut blocks) {
-        let (mut old_at, mut new_at) = (0, 0);
-        for (old_fixed, new_fixed) in fixed_points(old_mid, new_mid) {
-            let (old_gap, new_gap) = (&old_mid[old_at..old_fixed], &new_mid[new_at..new_fixed]);
-            exact(old_gap, new_gap, start + old_at, start + new_at, &mut steps_left, &mut blocks);
-            blocks.push(Block { old: start + old_fixed, new: start + new_fixed, len: 1 });
-            (old_at, new_at) = (old_fixed + 1, new_fixed + 1);
-        }
-        exact(&old_mid[old_at..], &new_mid[new_at..], start + old_at, start + new_at, &mut steps_left, &mut blocks);
+    if old_mid.len() + new_mid.len() <= MAX_COMPARED_LINES {
+        let mut numbers = HashMap::new();
+        let mut number = |line| {
+            let next = numbers.len();
+            *numbers.entry(line).or_insert(next)
+        };
+        let old_mid: Vec<usize> = old_mid.iter().map(|line| number(*line)).collect();
+        let new_mid: Vec<usize> = new_mid.iter().map(|line| number(*line)).collect();
+        compare(&old_mid, &new_mid, start, &mut blocks);
     }
     blocks.push(Block { old: old.len() - end, new: new.len() - end, len: end });
     merged(blocks)
+}
+
+/// Adds the blocks of two texts whose lines are given as numbers: equal lines have equal numbers. Both start at line `start`.
+fn compare(old: &[usize], new: &[usize], start: usize, blocks: &mut Vec<Block>) {
+    let mut steps_left = MAX_STEPS;
+    if exact(old, new, start, start, &mut steps_left, blocks) {
+        return;
+    }
+    let (mut old_at, mut new_at) = (0, 0);
+    for (old_fixed, new_fixed) in fixed_points(old, new) {
+        let (old_gap, new_gap) = (&old[old_at..old_fixed], &new[new_at..new_fixed]);
+        exact(old_gap, new_gap, start + old_at, start + new_at, &mut steps_left, blocks);
+        blocks.push(Block { old: start + old_fixed, new: start + new_fixed, len: 1 });
+        (old_at, new_at) = (old_fixed + 1, new_fixed + 1);
+    }
+    exact(&old[old_at..], &new[new_at..], start + old_at, start + new_at, &mut steps_left, blocks);
 }
 
 /// Adds the blocks of two pieces, if there are enough steps left for an exact comparison.
@@ -66,7 +83,7 @@ fn exact(
 
 /// Pairs of lines that occur once in each text, as many as are in the same order in both.
 fn fixed_points(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
-    /// Where a line occurs in both texts; `None` if that is not once.
+    /// How often a line occurs in each text, and where it did last.
     #[derive(Default)]
     struct Places {
         old: (usize, usize),

@@ -24,7 +24,8 @@ const MAX_COMPARED_BYTES: usize = 1000;
 
 /// Says what is in the file instead of `old`. Both have LF at the ends of lines.
 pub(super) fn explain(text: &str, old: &str) -> String {
-    let old = &old[..old.floor_char_boundary(MAX_OLD_BYTES)];
+    let end = (0..=old.len().min(MAX_OLD_BYTES)).rev().find(|end| old.is_char_boundary(*end)).unwrap_or(0);
+    let old = &old[..end];
     if let Some(bare) = without_line_numbers(old)
         && text.contains(bare.trim_end_matches('\n'))
     {
@@ -56,7 +57,9 @@ pub(super) fn explain(text: &str, old: &str) -> String {
             let region = &lines[start..(start + old_lines.len()).min(lines.len())];
             format!("The most similar is {}:\n{}", place(start, region), small_diff(old, region))
         }
-        None => format!("Nothing in its {} is similar; read the file again.", counted(count(lines.len()), "line")),
+        None => {
+            format!("Nothing in its {} is similar; read the file again.", counted(count(text.lines().count()), "line"))
+        }
     }
 }
 
