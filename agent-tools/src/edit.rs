@@ -125,6 +125,9 @@ pub fn apply(original: &[u8], edits: &[Edit], options: &DiffOptions<'_>) -> Resu
         return Err(EditError::Unchanged);
     }
     let bytes = text.encode(&result)?;
+    if bytes.len() > MAX_BYTES {
+        return Err(EditError::Refused { number: edits.len(), of: edits.len(), reason: Refusal::ResultTooLarge });
+    }
     let first_line = 1 + count(common_newlines(text.as_str(), &result, ending));
     let diff = difference::of_files(original, &bytes, options).text;
     Ok(Edited { bytes, replacements, first_line, diff })
@@ -163,9 +166,10 @@ fn replaced_in_mixed(text: &str, edit: &Edit) -> Result<(String, u64), Refusal> 
             let mut lines = lines_of(text, &edit.old);
             lines.extend(lines_of(text, &with_crlf));
             lines.sort_unstable();
-            let count = count(lines.len());
             lines.truncate(MAX_PLACES);
-            return Err(Refusal::Ambiguous { count, lines });
+            let forms = [edit.old.as_bytes(), with_crlf.as_bytes()];
+            let found = forms.map(|form| memmem::find_iter(text.as_bytes(), form).count());
+            return Err(Refusal::Ambiguous { count: count(found.iter().sum()), lines });
         }
         let (text, first) = replaced_exactly(text, &with_crlf, &new, edit.replace_all)?;
         return match replaced_exactly(&text, &edit.old, &edit.new, edit.replace_all) {

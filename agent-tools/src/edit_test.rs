@@ -61,7 +61,8 @@ fn a_file_with_both_endings_keeps_them() {
     assert_eq!(result(mixed, &[edit("a\nb", "x\ny")]), b"x\r\ny\r\nc\nd\n");
     assert_eq!(result(mixed, &[edit("c\nd", "x\ny")]), b"a\r\nb\r\nx\ny\n");
     assert_eq!(result(mixed, &[edit("b", "x\ny")]), b"a\r\nx\r\ny\r\nc\nd\n");
-    assert!(applied(b"a\r\nb\r\na\nb\n", &[edit("a\nb", "x")]).is_err());
+    let ambiguous = error(b"a\r\nb\r\na\nb\n", &[edit("a\nb", "x")]);
+    assert!(ambiguous.contains("occurs 2 times, at lines 1, 3;"), "{ambiguous}");
     assert_eq!(result(b"a\r\nb\r\na\nb\n", &[all("a\nb", "x\ny")]), b"x\r\ny\r\nx\ny\n");
 }
 
@@ -137,6 +138,7 @@ fn line_numbers_and_codes_of_the_view_are_recognised() {
     let numbers = error(CODE.as_bytes(), &[edit("     1\tfn main() {\n     2\t\tlet name = \"World\";\n", "x")]);
     assert!(numbers.contains("leave out the numbers"), "{numbers}");
     assert!(error(b"a\x1bb\n", &[edit("a<U+001B>b", "x")]).contains("give the character itself"));
+    assert!(!error(b"a b\n", &[edit("a<U+001B>b", "x")]).contains("give the character itself"), "the file has none");
 }
 
 #[test]

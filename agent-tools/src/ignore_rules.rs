@@ -182,6 +182,7 @@ fn trimmed(path: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn rules(files: &[(&str, &str)]) -> IgnoreRules {
         let mut rules = IgnoreRules::new();
@@ -228,5 +229,21 @@ mod tests {
         let mut rules = IgnoreRules::new();
         (0..=MAX_FILES).for_each(|n| rules.add(n.to_string().as_bytes(), b"x"));
         assert!(rules.is_ignored(b"0/x", false) && !rules.is_ignored(format!("{MAX_FILES}/x").as_bytes(), false));
+    }
+
+    proptest! {
+        #[test]
+        fn no_rules_and_no_path_make_it_panic(
+            contents in prop::collection::vec(prop::sample::select(b"ab*?[]!-:/\\ \n\r\0#\xff".to_vec()), 0..60),
+            directory in "[ab/.]{0,4}",
+            path in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let mut rules = IgnoreRules::new();
+            rules.add(directory.as_bytes(), &contents);
+            rules.add(b"", &contents);
+            let below = [&path[..], b"/x"].concat();
+            // What is below an ignored directory is ignored.
+            prop_assert!(!rules.is_ignored(&path, true) || rules.is_ignored(&below, false));
+        }
     }
 }

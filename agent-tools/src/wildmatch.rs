@@ -23,6 +23,8 @@ enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
+    /// The bytes with which every match ends. Most paths do not, and are refused by this alone.
+    end: Vec<u8>,
 }
 
 impl Pattern {
@@ -56,10 +58,17 @@ impl Pattern {
                 byte => Part::Byte(byte),
             });
         }
-        Some(Self { parts })
+        let end = literal_end(&parts);
+        Some(Self { parts, end })
     }
 
     pub(crate) fn matches(&self, path: &[u8]) -> bool {
+        let Some(start) = path.strip_suffix(&self.end[..]) else { return false };
+        if let [Part::Star, rest @ ..] = &self.parts[..]
+            && rest.len() == self.end.len()
+        {
+            return !start.contains(&b'/');
+        }
         let mut places = vec![false; self.parts.len() + 1];
         let mut next = places.clone();
         self.reach(&mut places, 0);
@@ -133,6 +142,17 @@ impl Pattern {
             }
         }
     }
+}
+
+/// The bytes at the end of a pattern, without a slash that may be skipped together with the `**` before it.
+fn literal_end(parts: &[Part]) -> Vec<u8> {
+    let byte = |part: &Part| if let Part::Byte(byte) = part { Some(*byte) } else { None };
+    let mut end: Vec<u8> = parts.iter().rev().map_while(byte).collect();
+    if let Some(Part::Stars { may_skip: true }) = parts[..parts.len() - end.len()].last() {
+        end.pop();
+    }
+    end.reverse();
+    end
 }
 
 /// Reads a class from behind its `[` to behind its `]`.

@@ -5,6 +5,7 @@
 
 use crate::difference;
 use crate::output::{count, counted};
+use crate::shown::is_unseen;
 use crate::text::Text;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,7 +32,7 @@ pub(super) fn explain(text: &str, old: &str) -> String {
     {
         return "It starts its lines with the line numbers that read shows; leave out the numbers and the tab after them.".into();
     }
-    if old.contains("<U+") {
+    if old.contains("<U+") && text.chars().any(|c| !matches!(c, '\n' | '\r' | '\t') && is_unseen(c)) {
         return "A text such as <U+001B> is how read shows a character that cannot be seen; give the character itself, or edit with a program such as sed.".into();
     }
     let file = Squeezed::of(text);
