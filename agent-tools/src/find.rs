@@ -80,6 +80,8 @@ pub struct FindReport {
     pub total: u64,
     /// How many of them are in the text.
     pub shown: u64,
+    /// Those, in the order of the text.
+    pub entries: Vec<Entry>,
 }
 
 impl Find {
@@ -155,7 +157,8 @@ impl Find {
             );
             out.note(&note);
         }
-        FindReport { text: out.into_text(), total: self.total, shown }
+        self.found.truncate(usize::try_from(shown).unwrap_or(usize::MAX));
+        FindReport { text: out.into_text(), total: self.total, shown, entries: self.found }
     }
 
     /// An entry, with its size or age if the options ask about that.

@@ -63,8 +63,8 @@ impl GatherCall {
     pub fn add(&mut self, item: GatherItem) -> Result<(), GatherItem> {
         // A prefix and a NUL are shorter than this.
         const AROUND: usize = 32;
-        let is_full =
-            self.items.len() >= MAX_GATHER_ITEMS || self.body.len() + item.path().len() + AROUND > MAX_GATHER_BODY_BYTES;
+        let is_full = self.items.len() >= MAX_GATHER_ITEMS
+            || self.body.len() + item.path().len() + AROUND > MAX_GATHER_BODY_BYTES;
         if is_full {
             return Err(item);
         }

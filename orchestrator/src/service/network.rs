@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use shared_protocol::SessionId;
 use shared_protocol::api::{
-    NetworkDecision, NetworkRule, NetworkRules, NetworkSpec, NetworkView, PackagesView, RegistryProblem, RegistryVariable, RegistryView, SetNetworkRequest,
+    NetworkDecision, NetworkRule, NetworkRules, NetworkSpec, NetworkView, PackagesView, RegistryProblem,
+    RegistryVariable, RegistryView, SetNetworkRequest,
 };
 use tokio::sync::watch;
 

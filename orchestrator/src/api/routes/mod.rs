@@ -12,7 +12,8 @@ use shared_protocol::api::{
     FsWriteRequest, ImageDetailsView, ImageView, KeyList, MkdirRequest, MoveRequest, NetworkDecision, NetworkLogView,
     NetworkView, NewKeyView, OkView, PackagesView, PoolView, PortUrlRequest, PortUrlView, PullFrame, PullImageRequest,
     RemovedImagesView, RunReply, SecretList, SecretView, SessionStatus, SessionView, SetNetworkRequest, SetPoolRequest,
-    SetSecretRequest, SnapshotList, SnapshotView, StatsView, ToolReplyView, UpdateSessionRequest, UploadedView, WorkspaceList,
+    SetSecretRequest, SnapshotList, SnapshotView, StatsView, ToolReplyView, UpdateSessionRequest, UploadedView,
+    WorkspaceList,
 };
 use shared_protocol::id::ID_PATTERN;
 use shared_protocol::runner::{

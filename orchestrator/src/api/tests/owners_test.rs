@@ -120,7 +120,9 @@ fn good(method: &str, rest: &str) -> Good {
 fn filled(route: &routes::Route, marker: &str, id: &str) -> String {
     let path = ["{exec_id}", "{shell}", "{*path}"]
         .iter()
-        .fold(route.path.replace(marker, id).replace("{port}", "3000").replace("{tool}", "bash"), |path, name| path.replace(name, "x"));
+        .fold(route.path.replace(marker, id).replace("{port}", "3000").replace("{tool}", "bash"), |path, name| {
+            path.replace(name, "x")
+        });
     assert!(!path.contains('{'), "{path}: say here what stands for this parameter");
     let needed = route.parameters.iter().filter(|p| p.is_required && p.place == Place::Query);
     let query: Vec<String> = needed.map(|parameter| format!("{}=x", parameter.name)).collect();

@@ -533,7 +533,10 @@ mod tests {
             GitArguments { args: GitWords::Text(text.to_owned()), cwd: None }.words().map_err(|error| error.to_string())
         };
         assert_eq!(words("git log  --oneline -5").unwrap(), ["log", "--oneline", "-5"]);
-        assert_eq!(words(r#"commit -m "it's \"done\"" a\ b 'x\y' """#).unwrap(), ["commit", "-m", "it's \"done\"", "a b", "x\\y", ""]);
+        assert_eq!(
+            words(r#"commit -m "it's \"done\"" a\ b 'x\y' """#).unwrap(),
+            ["commit", "-m", "it's \"done\"", "a b", "x\\y", ""]
+        );
         assert!(words("\\").is_err());
         let listed = GitArguments { args: GitWords::Words(vec!["status".into()]), cwd: None };
         assert_eq!(listed.words().unwrap(), ["status"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use compact_output::{Compact, CommandHint, Compactor, Options};
+use compact_output::{CommandHint, Compact, Compactor, Options};
 use serde_json::{Value, json};
 use shared_protocol::api::{ApiExecRequest, ApiRunRequest, ExecDone, TimeLimit};
 use shared_protocol::runner::{OpenShellRequest, OutcomeKind, ShellKind, ShellState, SignalRequest};
@@ -52,9 +52,9 @@ impl Tools {
         if arguments.background == Some(true) {
             return self.run_background(on, RunBackgroundArguments { command }).await;
         }
-        let timeout_ms = arguments.timeout_seconds.map_or(TimeLimit::Unset, |seconds| {
-            TimeLimit::Milliseconds(seconds.saturating_mul(1000))
-        });
+        let timeout_ms = arguments
+            .timeout_seconds
+            .map_or(TimeLimit::Unset, |seconds| TimeLimit::Milliseconds(seconds.saturating_mul(1000)));
         let request = ApiExecRequest { cmd: command.clone(), timeout_ms, ..ApiExecRequest::default() };
         let spec = match self.parts.commands.check_exec_stream(request) {
             Ok(spec) => spec,
@@ -100,9 +100,8 @@ impl Tools {
         arguments: RunBackgroundArguments,
     ) -> Result<ToolReply, CallError> {
         self.close_ended(on).await?;
-        let name = ShellName::new(&format!("{BACKGROUND_SHELL}{:08x}", random()?)).map_err(|error| {
-            CallError::Session(crate::session::SessionError::Internal(error.to_string()))
-        })?;
+        let name = ShellName::new(&format!("{BACKGROUND_SHELL}{:08x}", random()?))
+            .map_err(|error| CallError::Session(crate::session::SessionError::Internal(error.to_string())))?;
         // A shell of its own, so that `main` takes the next command meanwhile; a copy, so that the command finds the same variables.
         let open = OpenShellRequest {
             name: Some(name.clone()),
@@ -267,7 +266,8 @@ impl Tools {
                     compactor.push(format!("\n[{bytes} bytes left out]\n").as_bytes());
                 }
                 Some(ExecEvent::Queued { running_exec_id, .. }) => {
-                    following.tell(|| format!("waiting for the command {running_exec_id}, which runs in the same shell"));
+                    following
+                        .tell(|| format!("waiting for the command {running_exec_id}, which runs in the same shell"));
                 }
                 Some(ExecEvent::Done(done)) => break Some(done),
                 Some(ExecEvent::Failed(error)) => return Err(error),
@@ -285,7 +285,8 @@ fn answer(exec_id: &ExecId, compact: &Compact, done: Option<&ExecDone>, was_canc
     let mut text = ended_line(compact.text.clone());
     if compact.is_changed {
         let left_out = compact.estimated_tokens_original.saturating_sub(compact.estimated_tokens_kept);
-        let _ = writeln!(text, "[output shortened by about {left_out} tokens; output with exec_id {exec_id} shows all]");
+        let _ =
+            writeln!(text, "[output shortened by about {left_out} tokens; output with exec_id {exec_id} shows all]");
     }
     let mut structured = json!({
         "exec_id": exec_id, "is_running": done.is_none(), "is_shortened": compact.is_changed,

@@ -294,7 +294,10 @@ mod tests {
             assert!(names.insert(tool.name) && !tool.title.is_empty(), "{}", tool.name);
             assert!((40..600).contains(&tool.description.len()), "{}: {}", tool.name, tool.description.len());
             let schema = tool.input_schema.to_string();
-            assert_eq!((&tool.input_schema["type"], &tool.input_schema["additionalProperties"]), (&json!("object"), &json!(false)));
+            assert_eq!(
+                (&tool.input_schema["type"], &tool.input_schema["additionalProperties"]),
+                (&json!("object"), &json!(false))
+            );
             for complicated in ["$ref", "null", "\"format\"", "oneOf"] {
                 assert!(!schema.contains(complicated), "{}: {schema}", tool.name);
             }

@@ -48,7 +48,7 @@ impl Tools {
                 let text = format!("{} is a binary file of {bytes} bytes; use bash to look into it", shown(&path));
                 Ok(ToolReply::text(text, json!({ "path": arguments.path, "kind": "binary", "bytes": bytes })))
             }
-            ContentKind::Text => Ok(self.lines(on, &path, &arguments, &content)),
+            ContentKind::Text(_) => Ok(self.lines(on, &path, &arguments, &content)),
         }
     }
 
@@ -72,7 +72,10 @@ impl Tools {
         }
         let mut said = view.text;
         if !content.is_whole {
-            said.push_str(&format!("\n[only the first {MAX_TEXT_BYTES} of {} bytes are read; use bash for the rest]", content.view.size));
+            said.push_str(&format!(
+                "\n[only the first {MAX_TEXT_BYTES} of {} bytes are read; use bash for the rest]",
+                content.view.size
+            ));
         }
         let mut structured = json!({
             "path": arguments.path, "kind": "text", "first_line": view.first_line, "last_line": view.last_line,
@@ -90,7 +93,8 @@ impl Tools {
         let structured = json!({ "path": asked, "kind": "image", "media_type": image.mime, "bytes": bytes });
         let text = format!("{}: {}{size}, {bytes} bytes", shown(path), image.mime);
         if bytes > MAX_IMAGE_BYTES || !content.is_whole {
-            let text = format!("{text}. It is too large to be shown: make it smaller than {MAX_IMAGE_BYTES} bytes first");
+            let text =
+                format!("{text}. It is too large to be shown: make it smaller than {MAX_IMAGE_BYTES} bytes first");
             return ToolReply::text(text, structured);
         }
         let mut reply = ToolReply::text(text, structured);
@@ -148,7 +152,8 @@ impl Tools {
         let source = FileSource::full(edited.bytes.clone());
         self.parts.files.write(on.caller, &place(on), &path, /* mode */ None, source).await?;
         self.seen.put(on.id, path.as_bytes(), edited.bytes);
-        let times = if edited.replacements == 1 { "1 place".to_owned() } else { format!("{} places", edited.replacements) };
+        let times =
+            if edited.replacements == 1 { "1 place".to_owned() } else { format!("{} places", edited.replacements) };
         let text = format!("Edited {} in {times}.\n{}", shown(&path), edited.diff);
         let structured = json!({ "path": arguments.path, "replacements": edited.replacements, "diff": edited.diff });
         Ok(ToolReply::text(text, structured))
@@ -236,7 +241,9 @@ impl Tools {
     pub(super) async fn stat(&self, on: On<'_>, path: &SandboxPath) -> Result<Option<FileView>, CallError> {
         match self.parts.files.stat(on.caller, &place(on), path, LastLink::Follow).await {
             Ok(view) => Ok(Some(view)),
-            Err(CallError::Runner(RunnerError::Refused(body))) if body.error_code == ErrorCode::FileNotFound => Ok(None),
+            Err(CallError::Runner(RunnerError::Refused(body))) if body.error_code == ErrorCode::FileNotFound => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -282,7 +289,9 @@ mod tests {
 
     #[test]
     fn the_directory_of_a_path_is_what_is_before_its_last_slash() {
-        let parent = |path: &str| parent(&path_of(path).unwrap()).map(|path| String::from_utf8(path.as_bytes().to_vec()).unwrap());
+        let parent = |path: &str| {
+            parent(&path_of(path).unwrap()).map(|path| String::from_utf8(path.as_bytes().to_vec()).unwrap())
+        };
         assert_eq!(parent("a/b/c").as_deref(), Some("a/b"));
         assert_eq!(parent("/a/b").as_deref(), Some("/a"));
         assert_eq!(parent("a"), None);

@@ -58,7 +58,7 @@ impl Tools {
         let options = TreeOptions { depth: arguments.depth.unwrap_or(usual.depth), ..usual };
         let notes = notes(&walked);
         let (is_cut, entries) = (walked.cut.is_some(), walked.entries.len());
-        let tree = in_thread(move || tree::show(&walked.entries, &options)).await?;
+        let tree = in_thread(move || tree::render(&walked.entries, &options)).await?;
         let text = format!("{}\n{}{notes}", shown(&path), tree.text);
         let structured = json!({ "path": shown(&path), "entries": entries, "is_cut": is_cut || tree.is_cut });
         Ok(ToolReply::text(text, structured))
@@ -122,7 +122,8 @@ impl Tools {
             }
         };
         let notes = notes(&walked);
-        let is_wanted = |entry: &Entry| entry.kind == EntryKind::File && wanted.iter().all(|globs| globs.matches(&entry.path));
+        let is_wanted =
+            |entry: &Entry| entry.kind == EntryKind::File && wanted.iter().all(|globs| globs.matches(&entry.path));
         let files = walked.entries.into_iter().filter(is_wanted).collect();
         self.search(on, &spec, search, files, notes, &following).await
     }
@@ -177,7 +178,10 @@ impl Tools {
             notes.push_str(&format!("\n[not everything was searched: {why}]"));
         }
         if partly > 0 {
-            notes.push_str(&format!("\n[only the first {} of {partly} large files were searched]", size::shown(MAX_FILE_BYTES)));
+            notes.push_str(&format!(
+                "\n[only the first {} of {partly} large files were searched]",
+                size::shown(MAX_FILE_BYTES)
+            ));
         }
         if unreadable > 0 {
             notes.push_str(&format!("\n[{unreadable} files could not be read]"));

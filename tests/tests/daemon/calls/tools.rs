@@ -34,12 +34,17 @@ async fn a_model_writes_reads_edits_compares_and_deletes_a_file() {
     let daemon = Daemon::start().await;
     let session = daemon.session().await;
     let s = &session;
-    assert!(done(s, "write", json!({ "path": "src/app.py", "content": "def f():\n    return 1\n" })).await.contains("Created"));
+    assert!(
+        done(s, "write", json!({ "path": "src/app.py", "content": "def f():\n    return 1\n" }))
+            .await
+            .contains("Created")
+    );
     assert_eq!(session.sh("cat /workspace/src/app.py").await, "def f():\n    return 1\n");
     let read = done(s, "read", json!({ "path": "src/app.py" })).await;
     assert!(read.contains("     1\tdef f():") && read.contains("     2\t    return 1"), "{read}");
 
-    let edited = done(s, "edit", json!({ "path": "src/app.py", "old_string": "return 1", "new_string": "return 2" })).await;
+    let edited =
+        done(s, "edit", json!({ "path": "src/app.py", "old_string": "return 1", "new_string": "return 2" })).await;
     assert!(edited.contains("-    return 1") && edited.contains("+    return 2"), "{edited}");
     assert_eq!(session.sh("cat /workspace/src/app.py").await, "def f():\n    return 2\n");
 
@@ -105,9 +110,15 @@ async fn a_tree_is_listed_searched_and_found_without_what_git_ignores() {
     assert!(all.contains("deep") && all.contains("run.log"), "{all}");
 
     let found = call(s, "grep", json!({ "pattern": "needle", "path": "app" })).await;
-    assert_eq!((&found["structured"]["files"], &found["structured"]["matches"]), (&json!(1), &json!(1)), "{}", text(&found));
+    assert_eq!(
+        (&found["structured"]["files"], &found["structured"]["matches"]),
+        (&json!(1), &json!(1)),
+        "{}",
+        text(&found)
+    );
     assert!(text(&found).contains("a.py") && text(&found).contains("needle here"));
-    let wide = done(s, "grep", json!({ "pattern": "NEEDLE", "ignore_case": true, "path": "app", "mode": "files" })).await;
+    let wide =
+        done(s, "grep", json!({ "pattern": "NEEDLE", "ignore_case": true, "path": "app", "mode": "files" })).await;
     assert!(wide.contains("a.py") && wide.contains("b.txt"), "{wide}");
     let typed = done(s, "grep", json!({ "pattern": "(?i)needle", "path": "app", "type": "py" })).await;
     assert!(typed.contains("a.py") && !typed.contains("b.txt"), "{typed}");
@@ -158,7 +169,12 @@ async fn commands_in_the_background_are_waited_for_read_and_ended() {
     let session = daemon.session().await;
     let s = &session;
     session.sh("mkfifo go; export WHO=me; cd /tmp").await;
-    let started = call(s, "run_background", json!({ "command": "echo started by $WHO in $PWD; read x < /workspace/go; echo $x" })).await;
+    let started = call(
+        s,
+        "run_background",
+        json!({ "command": "echo started by $WHO in $PWD; read x < /workspace/go; echo $x" }),
+    )
+    .await;
     let id = started["structured"]["exec_id"].clone();
     let running = call(s, "wait", json!({ "exec_id": id, "timeout_seconds": 0 })).await;
     assert_eq!(running["structured"]["is_running"], true, "{}", text(&running));
@@ -190,7 +206,9 @@ async fn git_needs_neither_a_pager_nor_a_person() {
         println!("skipped: the image has no git");
         return;
     }
-    session.sh("cd /workspace; git init -q .; git config user.email a@example.com; git config user.name a; echo 1 > f").await;
+    session
+        .sh("cd /workspace; git init -q .; git config user.email a@example.com; git config user.name a; echo 1 > f")
+        .await;
     done(s, "git", json!({ "args": "add f" })).await;
     done(s, "git", json!({ "args": ["commit", "-m", "first one"] })).await;
     assert!(done(s, "git", json!({ "args": "git log --oneline" })).await.contains("first one"));
@@ -265,7 +283,11 @@ async fn an_agent_opens_only_what_the_operator_lets_it_open() {
         let refusal = refused(&session, "network_request", json!({ "hosts": [more] })).await;
         assert!(refusal.contains(more), "{refusal}");
     }
-    assert_eq!(open.get(&session.path("/network")).await.ok()["network"], network["network"], "nothing else was opened");
+    assert_eq!(
+        open.get(&session.path("/network")).await.ok()["network"],
+        network["network"],
+        "nothing else was opened"
+    );
 }
 
 #[tokio::test]
