@@ -114,14 +114,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn the_fixed_points_of_large_texts_give_a_diff_that_applies(old in texts(), new in texts(), cut in 0usize..30) {
+    fn the_fixed_points_of_large_texts_give_a_diff_that_applies(old in texts(), new in texts(), has_same_end in any::<bool>()) {
         // Enough lines that an exact comparison is refused.
         let filler = |name: &str| (0..5000).map(|n| format!("{name}{n}\n")).collect::<String>();
         let old = format!("{}{old}\nsame\n{}", filler("x"), filler("y"));
-        let new = format!("{}{new}\nsame\n{}", filler("z"), filler(if cut > 15 { "y" } else { "w" }));
+        let new = format!("{}{new}\nsame\n{}", filler("z"), filler(if has_same_end { "y" } else { "w" }));
         let options = DiffOptions { path: b"x", max_lines: usize::MAX, max_bytes: usize::MAX };
         let diff = of_files(old.as_bytes(), new.as_bytes(), &options);
-        prop_assert!(diff.text.contains("\n same\n"));
+        // Between two changes it must be found; before a common end it may be too far from the change to be shown.
+        prop_assert!(has_same_end || diff.text.contains("\n same\n"));
         prop_assert_eq!(patched(&old, &diff.text), new);
     }
 }

@@ -123,6 +123,8 @@ fn a_text_that_changed_is_told_the_most_similar_lines() {
     let error = error(many.as_bytes(), &[edit("\tlet name = \"World\";\n\tprintln!(\"Goodbye, {name}\");\n", "x")]);
     assert!(error.contains("The most similar is lines 3002 to 3003:"), "{error}");
     assert!(error.contains("-\tprintln!(\"Goodbye, {name}\");\n+\tprintln!(\"Hello, {name}\");"), "{error}");
+    let second = self::error(many.as_bytes(), &[edit("\tlet nom = 1;\n\tprintln!(\"Hello, {name}\");\n", "x")]);
+    assert!(second.contains("The most similar is lines 3002 to 3003:"), "{second}");
     let one_line = self::error(many.as_bytes(), &[edit("println!(\"Hello, {the_name}\");", "x")]);
     assert!(one_line.contains("The most similar is line 3003:"), "{one_line}");
 }

@@ -54,6 +54,9 @@ fn sizes_ages_and_depths_are_conditions() {
     assert_eq!(text(sizes), "src/a/b.rs  10 B\nsrc/main.rs  2.0 KiB\n");
     let within = FindOptions { modified_within: Some(60), kinds: vec![EntryKind::File], ..FindOptions::default() };
     assert_eq!(text(within), "src/main.rs  50 s ago\ntarget/x.rs  1 s ago\n");
+    let future = file("x", 1, -100);
+    let find = Find::new(FindOptions { modified_within: Some(60), ..FindOptions::default() }, NOW).unwrap();
+    assert!(find.matches(&future) && !find.matches(&file("x", 1, 61)));
     let newer = FindOptions { newer_than: Some(NOW - 10_000), globs: globs(&["b.rs"]), ..FindOptions::default() };
     assert_eq!(text(newer), "src/a/b.rs  2 h ago\n");
     let depth = FindOptions { max_depth: Some(1), kinds: vec![EntryKind::File], ..FindOptions::default() };

@@ -222,6 +222,9 @@ mod tests {
         assert!(rules.is_ignored(b"first", false) && !rules.is_ignored(b"last", false));
         assert!(rules.is_cut());
         let mut rules = IgnoreRules::new();
+        rules.add(b"", &[&b"#".repeat(MAX_FILE_BYTES - 3)[..], b"\nlast\n"].concat());
+        assert!(!rules.is_ignored(b"la", false), "half a line is no rule");
+        let mut rules = IgnoreRules::new();
         (0..=MAX_RULES).for_each(|n| rules.add(b"", format!("f{n}\n").as_bytes()));
         assert!(!rules.is_cut(), "a file that replaces another does not add to the count");
         rules.add(b"", &b"x\n".repeat(MAX_RULES + 1));

@@ -50,6 +50,8 @@ fn options_change_what_matches() {
     assert_eq!(matches(new("f.o")), 3);
     assert_eq!(matches(SearchOptions { fixed_string: true, ..new("f.o") }), 1);
     assert_eq!(matches(new("o$")), 3);
+    assert_eq!(matches(new("$")), 4);
+    assert_eq!(matches(new(r"\z")), 0, "there is no line behind the last line feed");
 }
 
 #[test]

@@ -191,7 +191,7 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_are_bounded_and_together_are_the_whole(
-            lines in prop::collection::vec("[a\u{1b}é\t]{0,300}", 1..60),
+            lines in prop::collection::vec("[a\u{1b}é\t]{0,900}", 1..40),
             limit in 0u64..20,
             max_bytes in 0usize..6000,
         ) {
