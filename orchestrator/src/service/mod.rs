@@ -28,6 +28,7 @@ mod secrets;
 mod sessions;
 pub mod shells;
 mod snapshots;
+pub mod tools;
 pub mod workspaces;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub use secrets::Secrets;
 pub use sessions::{CreateEvent, CreateStream, Creation, Sessions};
 pub use shells::Shells;
 pub use snapshots::Snapshots;
+pub use tools::Tools;
 
 pub use crate::secret::SecretError;
 pub use crate::session::{SessionError, SessionFilter};
@@ -90,6 +92,7 @@ struct Areas {
     keys: Keys,
     networks: Networks,
     secrets: Secrets,
+    tools: Tools,
     workspaces: Workspaces,
     access: Access,
 }
@@ -102,6 +105,11 @@ impl Service {
         Self(Arc::new(Areas {
             sessions: Sessions::new(access.clone(), registry.clone(), images.clone()),
             snapshots: Snapshots::new(access.clone(), registry.clone()),
+            tools: Tools::new(
+                access.clone(),
+                Commands::new(access.clone(), registry.clone(), metrics.clone(), exec.clone()),
+                Shells::new(access.clone(), metrics.clone()),
+            ),
             images,
             commands: Commands::new(access.clone(), registry.clone(), metrics.clone(), exec),
             shells: Shells::new(access.clone(), metrics.clone()),
@@ -154,6 +162,10 @@ impl Service {
 
     pub fn secrets(&self) -> &Secrets {
         &self.0.secrets
+    }
+
+    pub fn tools(&self) -> &Tools {
+        &self.0.tools
     }
 
     pub fn keys(&self) -> &Keys {
