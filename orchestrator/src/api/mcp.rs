@@ -29,7 +29,9 @@ fn choice(uri: &Uri) -> Result<SandboxChoice, ApiError> {
     let query = query(uri, PARAMETERS)?;
     if let Some(session) = query.text("session")? {
         if query.pairs().count() > 1 {
-            return Err(ApiError::invalid("session names a session that exists; the other parameters are for a new one"));
+            return Err(ApiError::invalid(
+                "session names a session that exists; the other parameters are for a new one",
+            ));
         }
         return Ok(SandboxChoice::Named(session.to_owned()));
     }

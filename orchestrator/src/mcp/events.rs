@@ -64,8 +64,10 @@ impl EventLog {
 
     /// Appends an event and returns its id.
     fn append(&self, stream: &str, event: &ServerSseMessage) -> EventId {
-        let bytes = event.message.as_deref().and_then(|message| serde_json::to_vec(message).ok()).map_or(0, |m| m.len());
-        let is_answer = matches!(event.message.as_deref(), Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
+        let bytes =
+            event.message.as_deref().and_then(|message| serde_json::to_vec(message).ok()).map_or(0, |m| m.len());
+        let is_answer =
+            matches!(event.message.as_deref(), Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
         let id = self.kept().append(stream, event, bytes, is_answer);
         self.changes.send_modify(|change| *change += 1);
         id
@@ -217,7 +219,11 @@ mod tests {
         assert!(log.0.kept().bytes <= MAX_BYTES);
         let first = log.store_event("c", &progress()).await.unwrap();
         log.store_event("c", &answer(&"x".repeat(MAX_BYTES + 1))).await.unwrap();
-        assert_eq!((log.0.kept().bytes, log.0.kept().events.len()), (0, 0));
+        let left = {
+            let kept = log.0.kept();
+            (kept.bytes, kept.events.len())
+        };
+        assert_eq!(left, (0, 0));
         assert_eq!(replayed(&log, &first).await, Vec::<String>::new(), "the stream is over, and nobody waits for it");
     }
 }

@@ -107,7 +107,10 @@ mod tests {
         let given = serde_json::json!({"directory": "/src", "test": "adds"});
         assert!(text("fix-failing-test", given).unwrap().contains("in /src has a failing test: adds."));
         assert!(text("fix-failing-test", Value::Null).unwrap().contains("in /workspace"));
-        assert_eq!(text("run-in-sandbox", Value::Null).unwrap_err(), "the prompt run-in-sandbox needs the argument task");
+        assert_eq!(
+            text("run-in-sandbox", Value::Null).unwrap_err(),
+            "the prompt run-in-sandbox needs the argument task"
+        );
         assert!(text("run-in-sandbox", serde_json::json!({"task": 1})).unwrap_err().contains("task must be a text"));
         assert!(text("nope", Value::Null).unwrap_err().contains("explore-repository"));
     }
@@ -115,8 +118,7 @@ mod tests {
     #[test]
     fn no_prompt_leaves_a_gap() {
         for prompt in PROMPTS {
-            let all: JsonObject =
-                prompt.arguments.iter().map(|argument| (argument.name.into(), "x".into())).collect();
+            let all: JsonObject = prompt.arguments.iter().map(|argument| (argument.name.into(), "x".into())).collect();
             let text = text(prompt.name, all.into()).unwrap();
             assert!(!text.contains(['{', '}']), "{text}");
         }

@@ -33,12 +33,14 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-')
 
 pub fn templates() -> Vec<ResourceTemplate> {
     vec![
-        ResourceTemplate::new("cove://files/{+path}", "file")
-            .with_title("A file of the sandbox")
-            .with_description("A file, by its path relative to /workspace; an absolute path begins with a second slash"),
+        ResourceTemplate::new("cove://files/{+path}", "file").with_title("A file of the sandbox").with_description(
+            "A file, by its path relative to /workspace; an absolute path begins with a second slash",
+        ),
         ResourceTemplate::new("cove://execs/{exec_id}", "output")
             .with_title("The output of a command")
-            .with_description("What a command has printed so far, by the id that its result has; the end of it, if it is long")
+            .with_description(
+                "What a command has printed so far, by the id that its result has; the end of it, if it is long",
+            )
             .with_mime_type("text/plain"),
     ]
 }
@@ -60,7 +62,9 @@ pub async fn list(service: &Service, caller: &Caller, sandbox: &Sandbox) -> Resu
     let execs = service.commands().list(caller, &id, &page).await.map_err(refused)?.execs;
     listed.extend(execs.into_iter().map(|exec| {
         let name = format!("output of {}", exec.exec_id);
-        Resource::new(format!("{EXECS}{}", exec.exec_id), name).with_mime_type("text/plain").with_size(exec.output_bytes)
+        Resource::new(format!("{EXECS}{}", exec.exec_id), name)
+            .with_mime_type("text/plain")
+            .with_size(exec.output_bytes)
     }));
     Ok(listed)
 }
@@ -113,7 +117,8 @@ async fn file(
         let most = MAX_FILE_BYTES >> 20;
         invalid(format!("the file is larger than {most} MiB; read a part of it with a tool"))
     };
-    let mut content = service.files().read(caller, &Place::Session(id), path, /* range */ None).await.map_err(refused)?;
+    let mut content =
+        service.files().read(caller, &Place::Session(id), path, /* range */ None).await.map_err(refused)?;
     if content.length().is_some_and(|length| length > MAX_FILE_BYTES as u64) {
         return Err(too_large());
     }
@@ -126,8 +131,9 @@ async fn file(
     }
     Ok(match String::from_utf8(bytes) {
         Ok(text) => ResourceContents::text(text, uri),
-        Err(error) => ResourceContents::blob(STANDARD.encode(error.into_bytes()), uri)
-            .with_mime_type("application/octet-stream"),
+        Err(error) => {
+            ResourceContents::blob(STANDARD.encode(error.into_bytes()), uri).with_mime_type("application/octet-stream")
+        }
     })
 }
 
@@ -210,7 +216,8 @@ mod tests {
         assert_eq!(Address::parse("cove://files/a%20b/c.txt"), file("a b/c.txt"));
         assert_eq!(Address::parse("cove://files//etc/hosts"), file("/etc/hosts"));
         assert_eq!(Address::parse("cove://execs/x1"), Ok(Address::Exec(ExecId::new("x1").unwrap())));
-        for bad in ["", "cove://files/", "cove://files/../x", "cove://files/a%00b", "cove://execs/a/b", "file:///etc/hosts"]
+        for bad in
+            ["", "cove://files/", "cove://files/../x", "cove://files/a%00b", "cove://execs/a/b", "file:///etc/hosts"]
         {
             assert!(Address::parse(bad).is_err(), "{bad}");
         }
@@ -224,7 +231,8 @@ mod tests {
         }
         let text = tail.finish();
         let (note, rest) = text.split_once('\n').unwrap();
-        let left_out: usize = note.trim_matches(|c: char| !c.is_ascii_digit()).split(' ').next().unwrap().parse().unwrap();
+        let left_out: usize =
+            note.trim_matches(|c: char| !c.is_ascii_digit()).split(' ').next().unwrap().parse().unwrap();
         assert!(rest.len() <= MAX_OUTPUT_BYTES && rest.ends_with("äx"));
         assert_eq!(left_out + rest.len(), 3 * MAX_OUTPUT_BYTES / 2 * 3);
     }

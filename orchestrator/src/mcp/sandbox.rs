@@ -114,7 +114,8 @@ impl Sandbox {
         let id = match request.name.as_ref().and_then(|name| of_caller(&self.service, &self.caller, name)) {
             Some(view) if view.labels.get(LABEL).is_some_and(|value| value == LABEL_VALUE) => view.id,
             Some(view) => {
-                let message = format!("session {} has that name, and was not made for MCP: use it by ?session=", view.id);
+                let message =
+                    format!("session {} has that name, and was not made for MCP: use it by ?session=", view.id);
                 return Err(SessionError::Conflict(message));
             }
             None => {
@@ -139,7 +140,8 @@ impl Sandbox {
 
     /// Takes note of a failed call. Returns what a model should know beyond the error: its sandbox is gone.
     pub async fn failed(&self, id: &SessionId, error: &CallError) -> Option<&'static str> {
-        let CallError::Session(SessionError::NotFound(_) | SessionError::Expired(_) | SessionError::Lost { .. }) = error
+        let CallError::Session(SessionError::NotFound(_) | SessionError::Expired(_) | SessionError::Lost { .. }) =
+            error
         else {
             return None;
         };

@@ -15,9 +15,7 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, SessionConfig,
 };
-use rmcp::transport::streamable_http_server::session::{
-    EventStream, ServerSseMessage, SessionId, SessionManager,
-};
+use rmcp::transport::streamable_http_server::session::{EventStream, ServerSseMessage, SessionId, SessionManager};
 use shared_protocol::KeyName;
 use tokio::sync::watch;
 use tokio::time::Instant;
