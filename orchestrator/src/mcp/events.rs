@@ -16,8 +16,8 @@ use rmcp::transport::streamable_http_server::session::{
 use tokio::sync::watch;
 
 const MAX_EVENTS: usize = 256;
-const MAX_BYTES: usize = 2 << 20;
-/// What a daemon holds of streams that wait for their answer.
+const MAX_BYTES: usize = 1 << 20;
+/// The most streams that wait for their answer and can be continued.
 const MAX_OPEN_STREAMS: usize = 1024;
 
 pub struct EventLog {

@@ -25,8 +25,8 @@ use crate::service::{Caller, Service};
 /// What a model reads before its first call.
 const INSTRUCTIONS: &str = "\
 You have a Linux computer of your own: a sandbox with a persistent bash. What you do in it stays from one call to the next: the \
-directory, variables, files and background jobs. Your files are in /workspace, and relative paths start there. Nothing in it can \
-harm the user's machine, so try things out. The network may be closed or limited to package registries; a reply says what was \
+directory, variables, files and background jobs. Your files are in /workspace, and relative paths start there. It is \
+apart from the user's machine, so try things out. The network may be closed or limited to package registries; a reply says what was \
 denied. Output that is too long is shortened in the middle; ask for the part you need. The sandbox ends with this connection, \
 unless the user chose one that stays.";
 

@@ -7,6 +7,8 @@
 //!                         └──it expired by itself────▶ the call says so, and the next one makes another
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use shared_protocol::api::{CreateSessionRequest, SessionView};
 use shared_protocol::{ErrorBody, ErrorCode, SessionId, SessionName};
 use tokio::sync::Mutex;
@@ -77,6 +79,8 @@ pub struct Sandbox {
     caller: Caller,
     choice: SandboxChoice,
     state: Mutex<State>,
+    /// Whether the daemon stops, so that commands are left to go on.
+    is_left: AtomicBool,
 }
 
 /// The session that was made, if one was. Whoever makes or ends it holds the lock meanwhile, so there is never a second one.
@@ -88,7 +92,7 @@ enum State {
 
 impl Sandbox {
     pub fn new(service: Service, caller: Caller, choice: SandboxChoice) -> Self {
-        Self { service, caller, choice, state: Mutex::new(State::NotMade) }
+        Self { service, caller, choice, state: Mutex::new(State::NotMade), is_left: AtomicBool::new(false) }
     }
 
     /// Whether a request without an MCP session finds the same sandbox as the one before.
@@ -136,6 +140,15 @@ impl Sandbox {
             (SandboxChoice::Existing(id), _) | (_, State::Made(id)) => Some(id.clone()),
             _ => None,
         }
+    }
+
+    /// Leaves running commands alone: a session that outlives the daemon keeps them.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
+    pub fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
     }
 
     /// Takes note of a failed call. Returns what a model should know beyond the error: its sandbox is gone.

@@ -136,6 +136,9 @@ impl SessionTable {
     async fn close(&self, id: &SessionId, end: End) {
         let removed = self.entries().remove(id);
         let Some(entry) = removed else { return };
+        if end == End::DaemonStops {
+            entry.sandbox.leave();
+        }
         // The worker may have ended by itself.
         let _ = entry.worker.close_session(id).await;
         entry.log.close();

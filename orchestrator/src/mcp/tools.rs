@@ -98,7 +98,13 @@ pub async fn call(
                     let _ = context.peer.notify_progress(note).await;
                 }
             }
-            () = context.ct.cancelled(), if !*cancel.borrow() => drop(cancel.send(true)),
+            () = context.ct.cancelled(), if !*cancel.borrow() => {
+                // Without a reader, a command goes on.
+                if sandbox.is_left() {
+                    return Ok(failure("The daemon stops.".into()));
+                }
+                cancel.send_replace(true);
+            }
         }
     };
     Ok(match done {

@@ -93,9 +93,9 @@ impl Stdio {
     async fn close(mut self) -> Finished {
         drop(self.input.take());
         // The reader has the pipe; what the command prints after this is not looked at.
-        self.child.stdout = Some(std::process::ChildStdout::from(
-            std::os::fd::OwnedFd::from(std::fs::File::open("/dev/null").expect("there is one")),
-        ));
+        self.child.stdout = Some(std::process::ChildStdout::from(std::os::fd::OwnedFd::from(
+            std::fs::File::open("/dev/null").expect("there is one"),
+        )));
         finished(self.child).await
     }
 }
@@ -109,7 +109,8 @@ async fn a_client_works_in_a_sandbox_that_ends_with_its_connection() {
     let daemon = Daemon::start().await;
     let mut client = Stdio::open(&Cove::of(&daemon), &[]);
     let tools = client.ask(&request(1, "tools/list", json!({})));
-    let names: Vec<&str> = tools["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
     assert!(names.contains(&"bash"), "{names:?}");
     assert_eq!(sessions(&daemon).await, 0, "nothing is started before the first call");
     client.ask(&bash(2, "cd /tmp; export COLOUR=blue"));
