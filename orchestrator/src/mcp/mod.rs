@@ -29,7 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use hyper::body::Body;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use shared_protocol::{ErrorBody, ErrorCode};
 use tokio::sync::watch;
@@ -97,7 +97,12 @@ impl Mcp {
         let handler = Handler::new(self.service.clone(), sandbox.clone(), presence.clone());
         let opening = Arc::new(Opening::new(self.sessions.clone(), caller, sandbox, presence));
         let server = StreamableHttpService::new(move || Ok(handler.clone()), opening.clone(), self.config.clone());
-        let response = server.handle(request).await;
+        let is_end = request.method() == Method::DELETE;
+        let mut response = server.handle(request).await;
+        if is_end && response.status() == StatusCode::ACCEPTED {
+            // The session is over by now, and clients take 202 for a failure.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
         match opening.refusal() {
             Some(limit) => Err(ErrorBody::new(ErrorCode::LimitReached, limit.to_string())),
             None => Ok(response),

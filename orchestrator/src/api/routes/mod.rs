@@ -453,6 +453,6 @@ fn mcp() -> Vec<Route> {
             .header("Last-Event-ID", json!({ "type": "string" }), last)
             .replies_bytes(200, "text/event-stream"),
         sandbox(delete("/mcp", mcp::serve, "End an MCP session, and the session that was made for it"))
-            .replies_nothing(202),
+            .replies_nothing(204),
     ]
 }

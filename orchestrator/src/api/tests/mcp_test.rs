@@ -7,7 +7,7 @@ use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 
 use super::live::{Coming, Live};
-use super::routes_test::{Api, api, with_secret};
+use super::routes_test::{Api, api, api_with, with_secret};
 
 const FIRST: &str = "the-right-key";
 const ACCEPT: &str = "application/json, text/event-stream";
@@ -146,7 +146,7 @@ async fn the_first_call_makes_a_sandbox_and_the_end_of_the_mcp_session_destroys_
     assert_eq!(api.runtime.state().creates, 1, "one sandbox for all calls");
     let (_, listed) = api.call("GET", "/v1/sessions?label=mcp%3D1", "").await;
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
-    assert_eq!(client.delete().await, 202);
+    assert_eq!(client.delete().await, 204);
     assert_eq!(api.runtime.alive(), 0);
     let (status, _) = client.post(&call(3, "where", json!({}))).await;
     assert_eq!(status, 404, "the MCP session is over");
@@ -159,7 +159,7 @@ async fn a_session_that_was_there_before_stays() {
     for reference in [session["id"].as_str().unwrap(), "mine"] {
         let mut client = Client::open(&api, FIRST, &format!("/mcp?session={reference}")).await;
         assert_eq!(client.ask(call(1, "where", json!({}))).await["result"]["isError"], false);
-        assert_eq!(client.delete().await, 202);
+        assert_eq!(client.delete().await, 204);
     }
     assert_eq!((api.runtime.alive(), api.runtime.state().creates), (1, 1));
     let mut client = Client::new(&api, FIRST, "/mcp?session=nobody");
@@ -169,19 +169,37 @@ async fn a_session_that_was_there_before_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_finds_the_sandbox_again_when_the_mcp_session_was_lost() {
-    let api = api();
+    // The sandbox itself does not expire here.
+    let api = api_with(|config| config.sessions.default_ttl_seconds = 86_400);
     let path = "/mcp?name=desk";
     let mut first = Client::open(&api, FIRST, path).await;
     first.ask(call(1, "where", json!({}))).await;
-    tokio::time::advance(2 * crate::mcp::IDLE_LIMIT).await;
+    tokio::time::advance(crate::mcp::IDLE_LIMIT).await;
+    api.mcp.close_idle().await;
+    assert_eq!(first.post(&call(2, "where", json!({}))).await.0, 404);
     let mut again = Client::open(&api, FIRST, path).await;
     again.ask(call(1, "where", json!({}))).await;
-    assert_eq!(again.delete().await, 202);
+    assert_eq!((api.runtime.state().creates, api.runtime.alive()), (1, 1), "it is the same sandbox");
+    assert_eq!(again.delete().await, 204);
     assert_eq!(api.runtime.alive(), 0, "its client said that it is over");
     api.call("POST", "/v1/sessions", r#"{"name":"other"}"#).await;
     let mut client = Client::open(&api, FIRST, "/mcp?name=other").await;
     let refused = client.ask(call(1, "where", json!({}))).await;
     assert_eq!(refused["result"]["isError"], true, "a session that was not made for MCP is not taken: {refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_expired_is_told_and_the_next_call_makes_another() {
+    let api = api_with(|config| config.sessions.default_ttl_seconds = 60);
+    let mut client = Client::open(&api, FIRST, "/mcp").await;
+    client.ask(call(1, "where", json!({}))).await;
+    // The clock of this test is its own: this takes no time.
+    tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+    let told = client.ask(call(2, "where", json!({}))).await;
+    assert_eq!(told["result"]["isError"], true, "{told}");
+    assert!(told["result"]["content"][0]["text"].as_str().unwrap().contains("new sandbox"), "{told}");
+    assert_eq!(client.ask(call(3, "where", json!({}))).await["result"]["isError"], false);
+    assert_eq!(api.runtime.state().creates, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -264,7 +282,7 @@ async fn a_key_opens_so_many_mcp_sessions_and_an_end_makes_room() {
     assert_eq!(status, 429, "{text}");
     assert!(text.contains("LIMIT_REACHED") && more.session.is_none(), "{text}");
     Client::open(&api, FIRST, "/mcp").await;
-    assert_eq!(open[0].delete().await, 202);
+    assert_eq!(open[0].delete().await, 204);
     assert_eq!(more.post(&initialize()).await.0, 200);
 }
 

@@ -110,7 +110,7 @@ pub struct Following {
 pub struct ToolCall(Checked);
 
 enum Checked {
-    Bash(ExecSpec, ExecId),
+    Bash(Box<ExecSpec>, ExecId),
     Where,
 }
 
@@ -149,7 +149,7 @@ impl Tools {
                     exec_id: Some(exec_id.clone()),
                     ..ApiExecRequest::default()
                 };
-                Ok(ToolCall(Checked::Bash(self.commands.check_exec_stream(request)?, exec_id)))
+                Ok(ToolCall(Checked::Bash(Box::new(self.commands.check_exec_stream(request)?), exec_id)))
             }
             _ => Err(InvalidRequest::new(format!("there is no tool {name:?}"))),
         }

@@ -252,7 +252,7 @@ async fn two_clients_over_http_have_a_sandbox_each() {
         assert!(text(&answer).contains(word), "{answer}");
     }
     assert_eq!(sessions(&daemon).await, 2);
-    assert_eq!(one.delete("/mcp").await.status, 202);
+    assert_eq!(one.delete("/mcp").await.status, 204);
     assert_eq!(sessions(&daemon).await, 1);
     // The other one is not ended by its client; the daemon's stop ends it.
     daemon.stop().await;
