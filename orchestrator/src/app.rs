@@ -17,6 +17,7 @@ use crate::api::{self, ApiState};
 use crate::config::{Config, KEY_FILE, OnStop, ServeMode, host_memory_mb};
 use crate::image::{self, Puller};
 use crate::key::KeyTable;
+use crate::mcp::Mcp;
 use crate::metrics::Metrics;
 use crate::network::{self, Asker, Network, NetworkLimits, NetworkParts, OperatorRules, OwnPresets};
 use crate::runtime::Runtime;
@@ -152,7 +153,12 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let previews = Previews::new(config.preview.clone(), address.port());
     let preview_gate =
         PreviewGate::new(service.clone(), previews.clone(), metrics.clone(), config.server.stall_timeout);
-    let router = api::router(ApiState { service, previews })
+    let mcp = Mcp::new(service.clone(), previews.link_url(), stop.receiver());
+    let sweeping_mcp = tokio::spawn({
+        let mcp = mcp.clone();
+        async move { mcp.sweep().await }
+    });
+    let router = api::router(ApiState { service, previews, mcp: mcp.clone() })
         .layer(from_fn_with_state(gate, gate::pass))
         .layer(from_fn_with_state(preview_gate, preview::pass));
     let url = url_of(address);
@@ -178,6 +184,7 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let server = Server { listener, router, config: config.server.clone(), metrics };
     let mut remaining = server.run(stop.receiver()).await;
     remaining.finish(config.server.drain_timeout).await;
+    mcp.close().await;
     let kept = match stop.what_becomes_of_sessions(&config) {
         OnStop::Keep => sessions.leave_all().await,
         OnStop::Destroy => {
@@ -188,6 +195,7 @@ pub async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     workspaces.end_all().await;
     remaining.finish(LAST_WORDS).await;
     sweeping.abort();
+    sweeping_mcp.abort();
     following.abort();
     writing.abort();
     store.close().await;

@@ -13,6 +13,7 @@ pub mod hash;
 pub mod image;
 mod image_store;
 pub mod key;
+pub mod mcp;
 pub mod metrics;
 pub mod network;
 pub mod owner;

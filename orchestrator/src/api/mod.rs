@@ -4,7 +4,7 @@
 //! | where | what |
 //! |---|---|
 //! | `routes/` | the table of all routes, which makes the router and the OpenAPI document |
-//! | `daemon`, `keys`, `sessions`, `snapshots`, `network`, `tools`, `workspaces`, `commands/`, `files/`, `ports/` | the handlers, by resource |
+//! | `daemon`, `keys`, `sessions`, `snapshots`, `network`, `tools`, `workspaces`, `commands/`, `files/`, `ports/`, `mcp` | the handlers, by resource |
 //! | `extract/` | reads the parts of a request: the caller, the address, the query, JSON, a streamed body |
 //! | `encode/` | writes the parts of an answer: events, files as bodies, files as JSON documents |
 //! | `error` | the one file that maps errors to HTTP |
@@ -20,6 +20,7 @@ mod files;
 pub mod fuzz;
 mod images;
 mod keys;
+mod mcp;
 mod network;
 pub mod ports;
 mod routes;
@@ -41,6 +42,7 @@ use tokio::sync::oneshot;
 pub use extract::{ClientAddress, Held};
 pub use routes::{gets_that_change, paths_without_key};
 
+use crate::mcp::Mcp;
 use crate::service::files::Place;
 use crate::service::{Caller, InvalidRequest, Service};
 use error::ApiError;
@@ -86,6 +88,8 @@ pub struct ApiState {
     pub service: Service,
     /// Where links to ports lead.
     pub previews: Previews,
+    /// What `/mcp` is served by.
+    pub mcp: Mcp,
 }
 
 impl ApiState {

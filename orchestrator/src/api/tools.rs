@@ -1,7 +1,6 @@
 //! `/v1/tools` and `…/tools/{tool}`: the tools of agents, in the forms that model providers take.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -14,7 +13,7 @@ use shared_protocol::api::{ToolContentView, ToolReplyView};
 use super::ApiState;
 use super::error::ApiError;
 use super::extract::{By, JsonOrNothing, SessionPath, ToolPath, query};
-use crate::service::tools::{Effect, Following, LinkUrl, ToolContent, ToolDefinition, ToolReply, definitions};
+use crate::service::tools::{Effect, Following, ToolContent, ToolDefinition, ToolReply, definitions};
 
 /// The forms in which the definitions are served, as `format` names them.
 pub const FORMATS: [&str; 4] = ["mcp", "openai", "anthropic", "gemini"];
@@ -57,9 +56,7 @@ pub async fn call(
 ) -> Result<Json<ToolReplyView>, ApiError> {
     let tools = state.service.tools();
     let call = state.checked(&caller, &id, tools.check(&tool, arguments))?;
-    let previews = state.previews.clone();
-    let link_url: LinkUrl = Arc::new(move |address, token| previews.url(address, token));
-    let following = Following { link_url: Some(link_url), ..Following::default() };
+    let following = Following { link_url: Some(state.previews.link_url()), ..Following::default() };
     Ok(Json(view(tools.call(&caller, &id, call, following).await?)))
 }
 

@@ -19,7 +19,7 @@ use crate::client::{ApiKey, Client, ClientError, FindError, Hints, default_data_
 /// The longest wait for the end of a session that was made for this command.
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(15);
 
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug, Default, Clone)]
 #[command(next_help_heading = "Which daemon")]
 pub struct DaemonArgs {
     /// Address of the daemon, as http://HOST:PORT, https://HOST:PORT or unix:PATH

@@ -62,6 +62,11 @@ impl Failure {
         self.code
     }
 
+    /// What is printed, for whoever tells it in another way.
+    pub fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+
     pub fn is_silent(&self) -> bool {
         self.message.is_none()
     }

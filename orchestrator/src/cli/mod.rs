@@ -24,6 +24,7 @@ mod learn;
 mod list;
 mod logs;
 mod man;
+mod mcp;
 mod network;
 mod network_option;
 mod options;
@@ -68,7 +69,8 @@ const AFTER_HELP: &str = "\
 
 Commands find the daemon by --url and --api-key, or by COVE_URL and COVE_API_KEY. Without these they
 use the daemon that runs on the data directory (--data-dir, COVE_DATA_DIR, or ~/.local/share/cove).
-If no daemon runs, `cove run` and `cove shell` start a private one and end it when they are done.
+If no daemon runs, `cove run`, `cove shell` and `cove mcp` start a private one and end it when they are
+done.
 
   cove serve                                    start the daemon
   cove run -- python3 -c 'print(6 * 7)'         run one command in a new sandbox
@@ -119,6 +121,7 @@ enum Command {
     Key(key::KeyArgs),
     Secret(secret::SecretArgs),
     Network(network::NetworkArgs),
+    Mcp(mcp::McpArgs),
     Prune(prune::PruneArgs),
     Doctor(doctor::DoctorArgs),
     Version(version::VersionArgs),
@@ -164,6 +167,7 @@ pub fn main() -> ExitCode {
         Command::Key(args) => on_one_thread(key::key(args)),
         Command::Secret(args) => on_one_thread(secret::secret(args)),
         Command::Network(args) => on_one_thread(network::network(args)),
+        Command::Mcp(args) => on_one_thread(mcp::mcp(args)),
         Command::Prune(args) => on_one_thread(prune::prune(args)),
         Command::Doctor(args) => on_one_thread(doctor::doctor(args)),
         Command::Version(args) => version::version(&args),

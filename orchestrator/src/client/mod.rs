@@ -11,6 +11,7 @@ mod find;
 mod frames;
 mod images;
 mod keys;
+mod mcp;
 mod network;
 mod ports;
 mod secrets;
@@ -26,6 +27,7 @@ pub use execs::InputEnd;
 pub use files::Download;
 pub use find::{ApiKey, FindError, Found, Hints, default_data_dir, find};
 pub use frames::{FrameReader, Piece, StreamDone, StreamFrame};
+pub use mcp::{EventReader, McpAnswer, McpHeaders, mcp_path, mcp_session};
 pub use terminal::{TerminalEvent, TerminalReader, TerminalTarget, TerminalWriter};
 
 use std::time::Duration;
@@ -111,7 +113,23 @@ impl Client {
     }
 
     /// Sends one request and returns once the head of a successful answer has come.
-    async fn send(&self, mut request: Request<Body>, timeout: ReplyTimeout) -> Result<Response<Incoming>, ClientError> {
+    async fn send(&self, request: Request<Body>, timeout: ReplyTimeout) -> Result<Response<Incoming>, ClientError> {
+        let response = self.exchange(request, timeout).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Err(ClientError::Api(ApiError::parse(status, &body)))
+    }
+
+    /// Sends one request and returns once the head of any answer has come.
+    async fn exchange(
+        &self,
+        mut request: Request<Body>,
+        timeout: ReplyTimeout,
+    ) -> Result<Response<Incoming>, ClientError> {
         let stream = self.connect().await?;
         let headers = request.headers_mut();
         headers.insert(AUTHORIZATION, self.authorization()?);
@@ -122,20 +140,13 @@ impl Client {
         // This task ends with the body of the answer, or when the answer is dropped.
         tokio::spawn(connection);
         let answering = sender.send_request(request);
-        let response = match timeout {
+        match timeout {
             ReplyTimeout::None => answering.await,
             ReplyTimeout::Bounded => tokio::time::timeout(REPLY_TIMEOUT, answering)
                 .await
                 .map_err(|_| ClientError::Lost(format!("no answer within {} s", REPLY_TIMEOUT.as_secs())))?,
         }
-        .map_err(ClientError::lost)?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
-        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        Err(ClientError::Api(ApiError::parse(status, &body)))
+        .map_err(ClientError::lost)
     }
 
     async fn document<T: DeserializeOwned>(

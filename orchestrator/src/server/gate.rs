@@ -194,7 +194,7 @@ pub async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Nex
     headers.insert(REQUEST_ID, id);
     if let Some(origin) = shared_with {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("x-request-id"));
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id, x-request-id"));
         headers.append(VARY, HeaderValue::from_static("origin"));
     }
     response
@@ -225,7 +225,7 @@ fn preflight() -> Response {
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, PUT, PATCH, DELETE"),
         (
             ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, idempotency-key, last-event-id, range, x-request-id",
+            "authorization, content-type, idempotency-key, last-event-id, mcp-protocol-version, mcp-session-id, range, x-request-id",
         ),
         (ACCESS_CONTROL_MAX_AGE, "600"),
     ];

@@ -39,6 +39,11 @@ pub fn start(config: &LogConfig) -> Option<Logs> {
     let dropped = Arc::new(AtomicU64::new(0));
     let queue = Queue { lines, dropped: dropped.clone() };
     let filter = EnvFilter::try_new(&config.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    // The MCP library logs whole messages, and they have commands and their output in them.
+    let filter = match "rmcp=off".parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone());
     let installed = match config.format {
         LogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),

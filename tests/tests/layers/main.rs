@@ -29,7 +29,9 @@ const ORCHESTRATOR: Order = Order {
     layers: &[
         &["app", "cli"],
         &["server"],
-        &["api", "mcp", "grpc", "dashboard"],
+        &["api", "grpc", "dashboard"],
+        // A front beside `api`, whose route leads to it.
+        &["mcp"],
         &["service", "doctor"],
         &["session", "workspace", "image", "network", "key", "secret"],
         &["runtime", "store", "runner_client"],
@@ -64,9 +66,13 @@ const ORCHESTRATOR: Order = Order {
         ("bollard", &["runtime/docker"]),
         ("rusqlite", &["store"]),
         ("axum", &["api", "server", "app.rs"]),
-        ("hyper", &["api", "cli/cp/pipe.rs", "client", "network/inject", "runner_client", "runtime/docker", "server"]),
+        (
+            "hyper",
+            &["api", "cli/cp/pipe.rs", "client", "mcp", "network/inject", "runner_client", "runtime/docker", "server"],
+        ),
         ("oci_registry", &["image", "image_store"]),
         ("rcgen", &["network/inject"]),
+        ("rmcp", &["mcp"]),
         ("rustls", &["client/tls.rs", "network/inject"]),
         ("unsafe", &["sys"]),
     ],
@@ -290,6 +296,7 @@ fn names_out_of_place_are_found() {
         ("session/planted.rs", "fn f(x: &rusqlite::Connection) {}", "rusqlite"),
         ("service/planted.rs", "use axum::Json;", "axum"),
         ("service/planted.rs", "use hyper::StatusCode;", "hyper"),
+        ("api/planted.rs", "use rmcp::model::Tool;", "rmcp"),
         ("session/planted.rs", "fn f() { unsafe { g() } }", "unsafe"),
         ("session/planted_test.rs", "fn f() { unsafe { g() } }", "unsafe"),
     ] {
@@ -299,5 +306,7 @@ fn names_out_of_place_are_found() {
     assert_eq!(planted("session/planted_test.rs", "use axum::Json; use crate::api;"), "");
     assert!(planted("session/planted.rs", "use crate::client::Client;").contains("client is not for session to use"));
     assert!(planted("api/planted.rs", "use crate::session::Activity;").contains("session is not for api to use"));
+    assert!(planted("mcp/planted.rs", "use crate::session::Activity;").contains("session is not for mcp to use"));
+    assert!(planted("mcp/planted.rs", "use crate::api::ApiState;").contains("mcp must not use api"));
     assert!(planted("novelty.rs", "").contains("novelty: this module has no layer"));
 }

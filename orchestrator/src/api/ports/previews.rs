@@ -1,9 +1,12 @@
 //! The host names of previews: `{port}-{session}.{domain}`. Pure.
 
+use std::sync::Arc;
+
 use shared_protocol::SessionId;
 
 use crate::config::{PreviewConfig, Scheme};
 use crate::service::ports::{LinkToken, Port, PortAddress};
+use crate::service::tools::LinkUrl;
 
 /// The parameter of an address that has a link's token.
 pub const TOKEN_PARAMETER: &str = "cove_token";
@@ -38,6 +41,12 @@ impl Previews {
         let is_plain = session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let session = SessionId::new(session).ok().filter(|_| is_plain)?;
         Some(PortAddress { session, port: Port::parse(port).ok()? })
+    }
+
+    /// Makes addresses of links, for tools.
+    pub fn link_url(&self) -> LinkUrl {
+        let previews = self.clone();
+        Arc::new(move |address, token| previews.url(address, token))
     }
 
     /// The address of a link.

@@ -23,7 +23,7 @@ use shared_protocol::runner::{
 
 use super::commands::{exec, execs, input, run, shells, stdin, terminal};
 use super::files::{archive, documents, raw, upload, watch};
-use super::{daemon, images, keys, network, ports, secrets, sessions, snapshots, tools, workspaces};
+use super::{daemon, images, keys, mcp, network, ports, secrets, sessions, snapshots, tools, workspaces};
 #[cfg(test)]
 pub use route::Place;
 pub use route::Route;
@@ -43,6 +43,7 @@ pub fn all() -> Vec<Route> {
         ports(),
         files(),
         workspaces(),
+        mcp(),
     ]
     .into_iter()
     .flatten()
@@ -432,5 +433,39 @@ fn workspaces() -> Vec<Route> {
         post("/v1/workspaces/{workspace_id}/fs/upload", upload::upload, "Upload files into a workspace")
             .takes_bytes("multipart/form-data")
             .replies::<UploadedView>(200),
+    ]
+}
+
+fn mcp() -> Vec<Route> {
+    let sandbox = |route: Route| {
+        let id = || json!({ "type": "string", "pattern": ID_PATTERN });
+        let text = || json!({ "type": "string", "minLength": 1 });
+        route
+            .header("Mcp-Session-Id", json!({ "type": "string" }), "The MCP session, from the answer to `initialize`")
+            .query("session", id(), "A session that exists, by id or name; it stays when the MCP session ends")
+            .query(
+                "name",
+                id(),
+                "The name of the session that is made; one that an MCP client made before is used again",
+            )
+            .query("image", text(), "The image of the session that is made")
+            .query("network", text(), "The network of the session that is made: a preset, or rules as JSON")
+            .query("workspace", id(), "The workspace of the session that is made")
+    };
+    let last = "The last event that the client got; the answer has those after it";
+    vec![
+        sandbox(post(
+            "/mcp",
+            mcp::serve,
+            "Send a message of the Model Context Protocol; `initialize` opens an MCP session",
+        ))
+        .takes::<Value>()
+        .replies_bytes(200, "text/event-stream")
+        .replies_nothing(202),
+        sandbox(get("/mcp", mcp::serve, "Read events of an MCP session, from the last one that the client got"))
+            .header("Last-Event-ID", json!({ "type": "string" }), last)
+            .replies_bytes(200, "text/event-stream"),
+        sandbox(delete("/mcp", mcp::serve, "End an MCP session, and the session that was made for it"))
+            .replies_nothing(204),
     ]
 }

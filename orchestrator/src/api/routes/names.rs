@@ -23,9 +23,10 @@ pub const SHELLS: Tag = Tag { name: "shells", about: "Persistent shells and term
 pub const FILES: Tag = Tag { name: "files", about: "Files in a session's sandbox" };
 pub const PORTS: Tag = Tag { name: "ports", about: "Servers in a session's sandbox" };
 pub const WORKSPACES: Tag = Tag { name: "workspaces", about: "Directories that outlive sessions" };
+pub const MCP: Tag = Tag { name: "mcp", about: "The Model Context Protocol, over streamable HTTP" };
 
-pub const TAGS: [Tag; 12] =
-    [DAEMON, KEYS, SECRETS, SESSIONS, SNAPSHOTS, NETWORK, COMMANDS, TOOLS, SHELLS, PORTS, FILES, WORKSPACES];
+pub const TAGS: [Tag; 13] =
+    [DAEMON, KEYS, SECRETS, SESSIONS, SNAPSHOTS, NETWORK, COMMANDS, TOOLS, SHELLS, PORTS, FILES, WORKSPACES, MCP];
 
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
@@ -36,7 +37,7 @@ pub struct Name {
 
 /// The name of a route's operation. A test fails if a route has none.
 pub fn name(route: &Route) -> Option<Name> {
-    let tables: [(Tag, &[Entry]); 12] = [
+    let tables: [(Tag, &[Entry]); 13] = [
         (DAEMON, OF_DAEMON),
         (KEYS, OF_KEYS),
         (SECRETS, OF_SECRETS),
@@ -49,6 +50,7 @@ pub fn name(route: &Route) -> Option<Name> {
         (PORTS, OF_PORTS),
         (FILES, OF_FILES),
         (WORKSPACES, OF_WORKSPACES),
+        (MCP, OF_MCP),
     ];
     tables.into_iter().find_map(|(tag, entries)| {
         let of_route = |entry: &&Entry| (entry.0, entry.1) == (route.method, route.path);
@@ -58,6 +60,27 @@ pub fn name(route: &Route) -> Option<Name> {
 
 /// Method, path, id, and what to know.
 type Entry = (&'static str, &'static str, &'static str, &'static str);
+
+const OF_MCP: &[Entry] = &[
+    (
+        "post",
+        "/mcp",
+        "sendMcpMessage",
+        "A request is answered by events: progress, and then its result. Other messages are answered with 202. The first tool call makes a session, unless the query names one.",
+    ),
+    (
+        "get",
+        "/mcp",
+        "readMcpEvents",
+        "With Last-Event-ID, the rest of a stream that was cut off. An MCP session of another key does not exist.",
+    ),
+    (
+        "delete",
+        "/mcp",
+        "endMcpSession",
+        "A session that was made for the MCP session is destroyed. One that was named by the query stays.",
+    ),
+];
 
 const OF_KEYS: &[Entry] = &[
     ("get", "/v1/keys", "listKeys", "Names, roles and limits. Secrets are not stored and cannot be shown."),

@@ -24,6 +24,7 @@ use crate::api::ports::Previews;
 use crate::api::{ApiState, router};
 use crate::config::{Config, ServeFlags};
 use crate::key::KeyTable;
+use crate::mcp::Mcp;
 use crate::metrics::Metrics;
 use crate::runner_address::RunnerAddress;
 use crate::runtime::{Origin, Runtime, RuntimeError, Sandbox, SandboxSpec};
@@ -147,6 +148,8 @@ pub struct Live {
     pub workspace: PathBuf,
     runtime: Arc<Processes>,
     _dir: tempfile::TempDir,
+    /// The daemon stops when it is dropped.
+    _stop: tokio::sync::watch::Sender<bool>,
 }
 
 impl Drop for Live {
@@ -223,13 +226,16 @@ impl Live {
             link_key: LinkKey::new([7; 32]),
         };
         let previews = Previews::new(config.preview.clone(), 8080);
-        let router = router(ApiState { service: Service::new(parts), previews });
+        let service = Service::new(parts);
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let mcp = Mcp::new(service.clone(), previews.link_url(), stopped);
+        let router = router(ApiState { service, previews, mcp });
         // The caller that the gate would attach to each request.
         let router = router.layer(axum::Extension(Caller::of("test", Role::Admin)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { port, sessions, session, workspace, runtime, _dir: dir }
+        Self { port, sessions, session, workspace, runtime, _dir: dir, _stop: stop }
     }
 
     /// The full path of a call of the session.
@@ -239,10 +245,15 @@ impl Live {
 
     /// Sends a request to the session.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Coming {
+        self.send_to(method, &self.path(path), headers, body).await
+    }
+
+    /// Sends a request to any path.
+    pub async fn send_to(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Coming {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(async move { drop(connection.await) });
-        let mut request = Request::builder().method(method).uri(self.path(path)).header("host", "x");
+        let mut request = Request::builder().method(method).uri(path).header("host", "x");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -16,6 +16,7 @@ use crate::api::ports::Previews;
 use crate::api::{ApiState, extract, gets_that_change, paths_without_key, router, routes};
 use crate::config::{Config, ServeFlags};
 use crate::key::KeyTable;
+use crate::mcp::Mcp;
 use crate::metrics::Metrics;
 use crate::server::access::AccessPolicy;
 use crate::server::audit::AuditLog;
@@ -34,6 +35,9 @@ pub(super) struct Api {
     pub registry: Registry,
     pub audit: AuditLog,
     pub folder: tempfile::TempDir,
+    pub mcp: Mcp,
+    /// Tells the daemon to stop.
+    pub stop: tokio::sync::watch::Sender<bool>,
 }
 
 pub(super) fn api() -> Api {
@@ -84,6 +88,9 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
         allowed_origins: vec!["https://app.example".into()],
     };
     let audit = AuditLog::start(config.audit.clone(), Metrics::new()).unwrap();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let previews = Previews::new(config.preview, 8080);
+    let mcp = Mcp::new(service.clone(), previews.link_url(), stopped);
     let gate = Gate::new(GateParts {
         policy,
         metrics,
@@ -92,9 +99,8 @@ pub(super) fn api_with(change: impl FnOnce(&mut Config)) -> Api {
         audit: Some(audit.clone()),
         gets_that_change: gets_that_change(),
     });
-    let router = router(ApiState { service, previews: Previews::new(config.preview, 8080) })
-        .layer(from_fn_with_state(gate, gate::pass));
-    Api { service: TowerToHyperService::new(router.clone()), router, runtime, registry, audit, folder }
+    let router = router(ApiState { mcp: mcp.clone(), service, previews }).layer(from_fn_with_state(gate, gate::pass));
+    Api { service: TowerToHyperService::new(router.clone()), router, runtime, registry, audit, folder, mcp, stop }
 }
 
 impl Api {

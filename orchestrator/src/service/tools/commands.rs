@@ -100,7 +100,7 @@ impl Tools {
         arguments: RunBackgroundArguments,
     ) -> Result<ToolReply, CallError> {
         self.close_ended(on).await?;
-        let name = ShellName::new(&format!("{BACKGROUND_SHELL}{:08x}", random()?))
+        let name = ShellName::new(format!("{BACKGROUND_SHELL}{:08x}", random()?))
             .map_err(|error| CallError::Session(crate::session::SessionError::Internal(error.to_string())))?;
         // A shell of its own, so that `main` takes the next command meanwhile; a copy, so that the command finds the same variables.
         let open = OpenShellRequest {
