@@ -397,9 +397,14 @@ fn of<T: DeserializeOwned>(name: &str, arguments: Map<String, Value>) -> Result<
     // A model that leaves an argument out may send null.
     let given: Map<String, Value> = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
     serde_path_to_error::deserialize(Value::Object(given)).map_err(|error| {
-        let path = error.path().to_string();
-        let place = if path == "." { String::new() } else { format!(" ({path})") };
-        InvalidRequest::new(format!("{name}: {}{place}. {}", error.inner(), definition::arguments_of(name)))
+        let (path, said) = (error.path().to_string(), error.inner().to_string());
+        // All arguments come in the next sentence, with their kinds.
+        let (said, place) = match said.split_once(", expected one of ") {
+            Some((said, _)) => (said, String::new()),
+            None if path == "." => (said.as_str(), String::new()),
+            None => (said.as_str(), format!(" ({path})")),
+        };
+        InvalidRequest::new(format!("{name}: {said}{place}. {}", definition::arguments_of(name)))
     })
 }
 

@@ -283,8 +283,8 @@ impl Tools {
 /// The answer for a command: its output, and what a model should know about its end.
 fn answer(exec_id: &ExecId, compact: &Compact, done: Option<&ExecDone>, was_cancelled: bool) -> ToolReply {
     let mut text = ended_line(compact.text.clone());
-    if compact.is_changed {
-        let left_out = compact.estimated_tokens_original.saturating_sub(compact.estimated_tokens_kept);
+    let left_out = compact.estimated_tokens_original.saturating_sub(compact.estimated_tokens_kept);
+    if compact.is_cut || left_out > 0 {
         let _ =
             writeln!(text, "[output shortened by about {left_out} tokens; output with exec_id {exec_id} shows all]");
     }

@@ -258,6 +258,9 @@ pub(super) fn path_of(path: &str) -> Result<SandboxPath, InvalidRequest> {
 }
 
 pub(super) fn shown(path: &SandboxPath) -> String {
+    if *path == SandboxPath::workspace() {
+        return "/workspace".to_owned();
+    }
     Escaped(path.as_bytes()).to_string()
 }
 

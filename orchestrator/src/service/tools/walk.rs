@@ -164,7 +164,8 @@ impl Walk {
             let path = if directory.is_empty() { name } else { joined(directory, &name) };
             let is_directory = view.kind == FileKind::Directory;
             if self.rules.is_ignored(&path, is_directory) {
-                self.walked.ignored += 1;
+                // Git's own directory is not worth a word.
+                self.walked.ignored += u64::from(!path.ends_with(b".git"));
                 continue;
             }
             self.path_bytes += path.len();

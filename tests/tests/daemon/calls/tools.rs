@@ -106,6 +106,7 @@ async fn a_tree_is_listed_searched_and_found_without_what_git_ignores() {
         .await;
     let listed = done(s, "ls", json!({ "path": "app", "depth": 3 })).await;
     assert!(listed.contains("a.py") && listed.contains("link") && !listed.contains("deep"), "{listed}");
+    assert!(listed.contains("[2 entries ignored by git left out"), "{listed}");
     let all = done(s, "ls", json!({ "path": "app", "depth": 4, "include_ignored": true })).await;
     assert!(all.contains("deep") && all.contains("run.log"), "{all}");
 
