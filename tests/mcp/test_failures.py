@@ -137,7 +137,7 @@ async def test_a_client_cannot_use_the_session_of_another_key(daemon: Daemon) ->
     made = httpx2.post(
         f"{daemon.url}/v1/keys", json={"name": "other", "role": "user"}, headers={"Authorization": f"Bearer {daemon.key}"}, timeout=30
     )
-    key = made.raise_for_status().json()["key"]
+    key = made.raise_for_status().json()["secret"]
     given = {"Mcp-Session-Id": session, "Mcp-Protocol-Version": "2025-11-25", "Accept": "application/json, text/event-stream"}
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     for owner, status in [(key, 404), (daemon.key, 200)]:

@@ -71,7 +71,7 @@ CALLS: list[tuple[str, dict[str, Any], bool]] = [
     ("bash", {"restart": True}, False),
     ("run_background", {"command": "echo begun; sleep 300"}, False),
     ("output", {"exec_id": "{exec_id}"}, False),
-    ("kill", {"exec_id": "{exec_id}"}, False),
+    ("kill", {"exec_id": "{exec_id}", "signal": "KILL"}, False),
     ("wait", {"exec_id": "{exec_id}"}, True),
     ("expose_port", {"port": 8000}, False),
     ("network_request", {"hosts": ["example.com"]}, True),
