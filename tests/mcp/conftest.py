@@ -45,3 +45,10 @@ def own_daemon() -> Iterator[Daemon]:
 @pytest.fixture(params=["http", "stdio"])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what tests have measured."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")
