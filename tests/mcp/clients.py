@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,12 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from daemon import Daemon
+    from mcp_types import CallToolResult
 
 PROGRAM_SECONDS = 30.0
 HERE = Path(__file__).resolve().parent
@@ -31,16 +32,24 @@ def environment(daemon: Daemon) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def connected(
-    daemon: Daemon, transport: str, *, mode: str = "auto", query: str = "", url: str | None = None, options: tuple[str, ...] = ()
+    daemon: Daemon,
+    transport: str,
+    *,
+    mode: str = "auto",
+    query: str = "",
+    url: str | None = None,
+    key: str | None = None,
+    options: tuple[str, ...] = (),
 ) -> AsyncIterator[Client]:
-    """The Python reference client. `query` is for HTTP, and `options` are those of `cove mcp`."""
+    """The Python reference client. `query`, `url` and `key` are for HTTP, and `options` are those of `cove mcp`."""
     async with contextlib.AsyncExitStack() as stack:
         if transport == "stdio":
             log = stack.enter_context((daemon.home / "cove-mcp.log").open("a"))
             command = StdioServerParameters(command=os.environ["COVE_BIN"], args=["mcp", *options], env=environment(daemon))
             streams = stdio_client(command, errlog=log)
         else:
-            http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {daemon.key}"}, timeout=httpx2.Timeout(PROGRAM_SECONDS))
+            headers = {"Authorization": f"Bearer {key or daemon.key}"}
+            http = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(PROGRAM_SECONDS))
             await stack.enter_async_context(http)
             streams = streamable_http_client(f"{url or daemon.url}/mcp{query}", http_client=http)
         yield await stack.enter_async_context(Client(streams, mode=mode))

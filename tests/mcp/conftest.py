@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 # A daemon for tests is the same here as for the Python SDK.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sdk/python/tests"))
 
-from daemon import Daemon  # noqa: E402
+from daemon import Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TEST_SECONDS = 60.0
 

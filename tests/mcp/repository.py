@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Each module with its source, and the calls that its tests make with what they must give.
 MODULES: dict[str, tuple[str, list[tuple[str, str]]]] = {
@@ -60,8 +63,8 @@ def packages(pieces: int, size: int) -> tuple[int, int]:
     return divmod(pieces, size)
 ''',
         [(f"packages({n}, {size})", repr(divmod(n, size))) for n, size in
-         ((0, 6), (1, 6), (5, 6), (6, 6), (7, 6), (12, 6), (13, 6), (100, 6), (100, 12), (144, 12), (145, 12), (1, 1), (9, 10), (10, 10),
-          (11, 10), (99, 10), (1000, 24), (1001, 24), (23, 24), (24, 24))],
+         ((0, 6), (1, 6), (5, 6), (6, 6), (7, 6), (12, 6), (13, 6), (100, 6), (100, 12), (144, 12), (145, 12), (1, 1), (9, 10),
+          (10, 10), (11, 10), (99, 10), (1000, 24), (1001, 24), (23, 24), (24, 24))],
     ),
     "taxes": (
         '''"""Value added tax."""
@@ -82,8 +85,15 @@ FAILING = "test_discounted_200_10"
 MESSAGE = "AssertionError: 2000 != 1800"
 
 
-def test_file(module: str, calls: list[tuple[str, str]]) -> str:
-    lines = ["import unittest", "", f"from shop.{module} import *  # noqa: F403", "", "", f"class Test{module.title()}(unittest.TestCase):"]
+def source_of_tests(module: str, calls: list[tuple[str, str]]) -> str:
+    lines = [
+        "import unittest",
+        "",
+        f"from shop.{module} import *  # noqa: F403",
+        "",
+        "",
+        f"class Test{module.title()}(unittest.TestCase):",
+    ]
     for number, (call, wanted) in enumerate(calls):
         readable = call.replace("-", " minus ")
         words = "".join(letter if letter.isalnum() and letter.isascii() else " " for letter in readable).split()
@@ -98,7 +108,7 @@ def make(root: Path) -> None:
         (root / folder / "__init__.py").touch()
     for module, (source, calls) in MODULES.items():
         (root / "shop" / f"{module}.py").write_text(source)
-        (root / "tests" / f"test_{module}.py").write_text(test_file(module, calls))
+        (root / "tests" / f"test_{module}.py").write_text(source_of_tests(module, calls))
     (root / "README.md").write_text("# shop\n\nPrices, taxes and stock. Run the tests with `python3 -m unittest -v`.\n")
     (root / ".gitignore").write_text("__pycache__/\n")
     git = ["git", "-C", str(root), "-c", "user.name=test", "-c", "user.email=test@example.com"]

@@ -1,7 +1,7 @@
 """The whole story: an agent fixes a failing test in a repository by MCP alone, and how long its transcript is.
 
-The agent is scripted, but what it does next comes from what it was told: the file and the line of the failure are taken from the answer to
-its first test run. The story runs twice. The second time, the agent reads what commands printed (the tool `output`) in place of the
+The agent is scripted, but what it does next comes from what it was told: it takes the file and the line of the failure from the answer
+to its first test run. The story runs twice. The second time, the agent reads what commands printed (the tool `output`) in place of the
 shortened text. Tokens are those of o200k_base.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 RUN_TESTS = "python3 -m unittest -v"
 # What the figures in docs/reference/tools.md must at least be.
-LEAST_FACTOR = 2.0
-LEAST_SAVED_OF_COMMANDS = 0.8
+LEAST_FACTOR = 5.0
+LEAST_SAVED_OF_COMMANDS = 0.9
 
 
 class Agent:
@@ -69,7 +69,8 @@ async def fixed(daemon: Daemon, directory: Path, is_raw: bool) -> Agent:
         assert "quantity > 10" in await agent("read", path=source[0])
         await agent("edit", path=source[0], old_string="quantity > 10", new_string="quantity >= 10")
         again = await agent("bash", command=RUN_TESTS)
-        assert "OK" in again and "FAIL" not in again, again
+        assert "OK" in again, again
+        assert "FAIL" not in again, again
         assert re.search(rf"\b{repository.TESTS}\b", again), again
         change = await agent("git", args="diff")
         assert "+    if quantity >= 10:" in change, change

@@ -23,9 +23,11 @@ def test_the_reference_client_for_typescript(daemon: Daemon, transport: str) -> 
     assert len(seen["tools"]) == 18
     assert "fix-failing-test" in seen["prompts"]
     assert seen["call"].startswith("42\n[exit code 0, in /tmp")
-    assert seen["failure"]["isError"] and "missing" in seen["failure"]["content"][0]["text"]
+    assert seen["failure"]["isError"]
+    assert "missing" in seen["failure"]["content"][0]["text"]
     assert seen["after_progress"].startswith("begun\nopened\nover\n")
     assert seen["progress"] == sorted(set(seen["progress"])) != []
     assert "enough" in seen["cancelled"]
-    assert seen["after_cancel"].startswith("gone\n") and "survived" not in seen["after_cancel"]
+    assert seen["after_cancel"].startswith("gone\n")
+    assert "survived" not in seen["after_cancel"]
     assert sessions(daemon) == before, "its sandbox ended with it"
