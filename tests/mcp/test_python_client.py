@@ -123,8 +123,17 @@ async def test_files_and_outputs_are_resources(daemon: Daemon, transport: str) -
             await client.read_resource("cove://files/missing")
 
 
-async def test_a_command_tells_of_its_progress(daemon: Daemon, transport: str) -> None:
-    async with connected(daemon, transport) as client:
+@pytest.fixture(params=["with sessions", "without sessions"])
+def version(request: pytest.FixtureRequest, daemon: Daemon) -> dict[str, Any]:
+    """Arguments of `connected` for both kinds of protocol versions. One without MCP sessions needs a session of ours."""
+    if request.param == "with sessions":
+        return {"mode": "legacy"}
+    session = new_session(daemon)
+    return {"mode": "2026-07-28", "query": f"?session={session}", "options": ("--session", session)}
+
+
+async def test_a_command_tells_of_its_progress(daemon: Daemon, transport: str, version: dict[str, Any]) -> None:
+    async with connected(daemon, transport, **version) as client:
         await done(client, "bash", command="mkfifo gate")
         notes = Notes()
         command = {"command": "echo first; cat gate; cat gate; echo over"}
@@ -138,8 +147,8 @@ async def test_a_command_tells_of_its_progress(daemon: Daemon, transport: str) -
         assert numbers == sorted(set(numbers)), "progress grows"
 
 
-async def test_a_cancelled_call_ends_its_command(daemon: Daemon, transport: str) -> None:
-    async with connected(daemon, transport) as client:
+async def test_a_cancelled_call_ends_its_command(daemon: Daemon, transport: str, version: dict[str, Any]) -> None:
+    async with connected(daemon, transport, **version) as client:
         notes = Notes()
         command = {"command": "sh -c 'echo $$ > pid; echo begun; exec sleep 300' && touch survived"}
         call = asyncio.create_task(client.call_tool("bash", command, progress_callback=notes))
