@@ -32,7 +32,7 @@ async def test_an_openai_agent_uses_the_tools(daemon: Daemon) -> None:
             if len(seen) <= len(calls):
                 name, arguments = calls[len(seen) - 1]
                 call = json.dumps(arguments)
-                output: Any = ResponseFunctionToolCall(call_id="c1", name=name, arguments=call, type="function_call")
+                output: Any = ResponseFunctionToolCall(call_id=f"c{len(seen)}", name=name, arguments=call, type="function_call")
             else:
                 text = ResponseOutputText(text="It is 42.", type="output_text", annotations=[])
                 output = ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
