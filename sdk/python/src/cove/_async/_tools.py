@@ -82,18 +82,19 @@ class AsyncTools:
 
     async def call(self, name: str, arguments: Mapping[str, Any] | str) -> str:
         """Does what a model asked for. `arguments` is an object, or its JSON as text. Returns the text for the model."""
-        return (await self._reply(name, arguments)).text
+        return (await self.reply(name, arguments)).text
 
     async def result(self, name: str, arguments: Mapping[str, Any] | str) -> tuple[str, bool]:
         """As `call`, and whether it failed: the call was wrong, the sandbox refused it, or a command did not exit with 0."""
-        reply = await self._reply(name, arguments)
+        reply = await self.reply(name, arguments)
         return reply.text, reply.is_error
 
     async def content(self, name: str, arguments: Mapping[str, Any] | str) -> list[ToolPart]:
         """As `call`, with all parts of the answer: a `ToolText`, and a `ToolImage` if the model read an image."""
-        return (await self._reply(name, arguments)).content
+        return (await self.reply(name, arguments)).content
 
-    async def _reply(self, name: str, arguments: Mapping[str, Any] | str) -> ToolReply:
+    async def reply(self, name: str, arguments: Mapping[str, Any] | str) -> ToolReply:
+        """As `call`, with everything that the daemon answered."""
         try:
             given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments)
             if not isinstance(given, dict):
@@ -140,7 +141,7 @@ class AsyncAnthropicTools(AsyncTools):
     async def handle(self, block: Any) -> dict[str, Any]:
         """Does what a `tool_use` block asks for and returns its `tool_result`. The block is an object of the SDK, or a dict."""
         fields = block if isinstance(block, dict) else {name: getattr(block, name) for name in ("id", "name", "input")}
-        reply = await self._reply(fields["name"], fields["input"])
+        reply = await self.reply(fields["name"], fields["input"])
         has_image = any(isinstance(part, ToolImage) for part in reply.content)
         content = [_block(part) for part in reply.content] if has_image else reply.text
         answer = {"type": "tool_result", "tool_use_id": fields["id"], "content": content}

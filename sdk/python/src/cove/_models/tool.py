@@ -31,6 +31,7 @@ class ToolImage:
 
 
 ToolPart = Union[ToolText, ToolImage]
+"""A part of a tool's answer."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class ToolReply:
     content: list[ToolPart]
     """What the model reads."""
     structured: dict[str, Any] | None = None
-    """The same as values, for programs. docs/reference/tools.md names them."""
+    """The same as values, for programs. An error has none."""
     is_error: bool = False
     """Whether the model should do something else: a file is missing, an edit did not match, a command failed."""
     session_id: str | None = None
