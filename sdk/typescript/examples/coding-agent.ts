@@ -26,7 +26,8 @@ async function work(session: Session): Promise<void> {
   for (let call = next(seen); call; call = next(seen)) {
     console.log(`> ${call.tool} ${String(call.input["path"] ?? call.input["command"])}`);
     const answer = await tools.call(call.tool, call.input);
-    console.log(answer);
+    // The last line about a command has the time that it took.
+    console.log(answer.replace(/\n\[exit code[^]*/, "").trimEnd());
     seen.push(answer);
   }
 }

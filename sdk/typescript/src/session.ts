@@ -86,7 +86,7 @@ export class Session {
     const execId = rest.execId ?? randomId("ts-");
     const body = { ...apart(rest).request, ...flags({ maxOutputBytes, maxTokens }), cmd, execId, view };
     try {
-      const reply = await this.#transport.json("exec", { path: this.#path, body, signal, requestTimeoutMs: wholeReplyMs(timeoutMs), attempts: 1 });
+      const reply = await this.#transport.json("exec", { path: this.#path, body, signal, requestTimeoutMs: wholeReplyMs(timeoutMs), isSlow: true, attempts: 1 });
       const result = replied(reply as ExecReply);
       return check ? checked(result) : result;
     } catch (error) {
@@ -167,7 +167,7 @@ export class Session {
     // The names of arguments are data: they go as the model wrote them.
     const raw = { body: JSON.stringify(input), type: "application/json" };
     try {
-      return await this.#transport.json("callTool", { path: { ...this.#path, tool: name as ToolName }, raw, signal: options.signal, requestTimeoutMs });
+      return await this.#transport.json("callTool", { path: { ...this.#path, tool: name as ToolName }, raw, signal: options.signal, requestTimeoutMs, isSlow: true });
     } catch (error) {
       if (options.signal?.aborted && name === "bash" && input["background"] !== true) await this.#interruptNewest();
       throw error;
