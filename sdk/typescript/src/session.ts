@@ -38,6 +38,8 @@ const WHOLE_REPLY_MS = 3_600_000;
 /** The longest time that a timer takes. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const wholeReplyMs = (limitMs: number | null | undefined): number => Math.min(MAX_TIMER_MS, WHOLE_REPLY_MS + Math.max(0, limitMs ?? 0));
+/** How the ids begin that SDKs give to commands of their own. */
+const ID_OF_SDK = /^(py|ts)-/;
 /** The shells that `spawn` opens. */
 const SPAWN_SHELL = "spawn-";
 
@@ -166,6 +168,8 @@ export class Session {
     const requestTimeoutMs = options.requestTimeoutMs ?? wholeReplyMs(typeof limit === "number" ? limit * 1000 : undefined);
     // The names of arguments are data: they go as the model wrote them.
     const raw = { body: JSON.stringify(input), type: "application/json" };
+    // What was never sent has no command to interrupt.
+    options.signal?.throwIfAborted();
     try {
       return await this.#transport.json("callTool", { path: { ...this.#path, tool: name as ToolName }, raw, signal: options.signal, requestTimeoutMs, isSlow: true });
     } catch (error) {
@@ -289,10 +293,10 @@ export class Session {
     await this.signal(signal, { execId, requestTimeoutMs: ABORT_TIMEOUT_MS }).catch(() => undefined);
   }
 
-  /** Interrupts the command that was last given to `main`. The daemon chose its id, which only a reply would have told. */
+  /** Interrupts the command that was last given to `main` by a tool. The daemon chose its id, which only a reply would have told. */
   async #interruptNewest(): Promise<void> {
     const execs = await this.execs({ requestTimeoutMs: ABORT_TIMEOUT_MS }).catch(() => []);
-    const newest = execs.findLast(({ shell, state }) => shell === "main" && state !== "ended");
+    const newest = execs.findLast(({ shell, state, execId }) => shell === "main" && state !== "ended" && !ID_OF_SDK.test(execId));
     if (newest) await this.#interrupt(newest.execId, "INT");
   }
 

@@ -239,4 +239,14 @@ test("a chat model of LangChain uses the tools, and an abort of one ends the com
   await assert.rejects(running);
   // `main` is free again: the command was ended.
   assert.equal((await session.exec("echo free")).output, "free\n");
+  // A command that no tool has started is left alone.
+  const own = session.exec("sleep 2; echo end");
+  await until("it runs", async () => (await session.execs()).at(-1)?.state === "running");
+  const waiting = new AbortController();
+  const queued = session.callTool("bash", { command: "echo never" }, { signal: waiting.signal });
+  await until("the tool waits", async () => (await session.execs()).at(-1)?.state === "queued");
+  waiting.abort();
+  await assert.rejects(queued);
+  await assert.rejects(session.callTool("bash", { command: "true" }, { signal: AbortSignal.abort() }));
+  assert.equal((await own).output, "end\n");
 });

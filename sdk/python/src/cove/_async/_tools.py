@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ._session import AsyncSession
     from ._transport import AsyncTransport
 
+# How the ids begin that SDKs give to commands of their own.
+_IDS_OF_SDKS = ("py-", "ts-")
 # What no model can do anything about.
 _FATAL = (SandboxLost, SessionExpired, SessionNotFound, Unauthorized)
 
@@ -43,11 +45,12 @@ async def call_tool(transport: AsyncTransport, session: str, name: str, argument
 
 
 async def _stop_newest(transport: AsyncTransport, session: str) -> None:
-    """Ends the command that was last given to `main`. The daemon chose its id, which only a reply would have told."""
+    """Ends the command that was last given to `main` by a tool. The daemon chose its id, which only a reply would have told."""
     execs = await transport.json("GET", f"/v1/sessions/{segment(session)}/execs")
-    ours = [one["exec_id"] for one in execs if one.get("shell") == "main" and one["state"] != "ended"]
-    if ours:
-        await stop_command(transport, session, ours[-1])
+    open_ids = [one["exec_id"] for one in execs if one.get("shell") == "main" and one["state"] != "ended"]
+    of_tools = [exec_id for exec_id in open_ids if not exec_id.startswith(_IDS_OF_SDKS)]
+    if of_tools:
+        await stop_command(transport, session, of_tools[-1])
 
 
 class AsyncTools:

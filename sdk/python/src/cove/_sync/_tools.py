@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ._session import Session
     from ._transport import Transport
 
+# How the ids begin that SDKs give to commands of their own.
+_IDS_OF_SDKS = ("py-", "ts-")
 # What no model can do anything about.
 _FATAL = (SandboxLost, SessionExpired, SessionNotFound, Unauthorized)
 
@@ -44,11 +46,12 @@ def call_tool(transport: Transport, session: str, name: str, arguments: dict[str
 
 
 def _stop_newest(transport: Transport, session: str) -> None:
-    """Ends the command that was last given to `main`. The daemon chose its id, which only a reply would have told."""
+    """Ends the command that was last given to `main` by a tool. The daemon chose its id, which only a reply would have told."""
     execs = transport.json("GET", f"/v1/sessions/{segment(session)}/execs")
-    ours = [one["exec_id"] for one in execs if one.get("shell") == "main" and one["state"] != "ended"]
-    if ours:
-        stop_command(transport, session, ours[-1])
+    open_ids = [one["exec_id"] for one in execs if one.get("shell") == "main" and one["state"] != "ended"]
+    of_tools = [exec_id for exec_id in open_ids if not exec_id.startswith(_IDS_OF_SDKS)]
+    if of_tools:
+        stop_command(transport, session, of_tools[-1])
 
 
 class Tools:
