@@ -1282,6 +1282,27 @@ export interface Operations {
     body: undefined;
     answer: DaemonHealth;
   };
+  /** DELETE /mcp: End an MCP session, and the session that was made for it */
+  endMcpSession: {
+    path: Record<never, never>;
+    query: { session?: string; name?: string; image?: string; network?: string; workspace?: string };
+    body: undefined;
+    answer: undefined;
+  };
+  /** GET /mcp: Read events of an MCP session, from the last one that the client got */
+  readMcpEvents: {
+    path: Record<never, never>;
+    query: { session?: string; name?: string; image?: string; network?: string; workspace?: string };
+    body: undefined;
+    answer: undefined;
+  };
+  /** POST /mcp: Send a message of the Model Context Protocol; `initialize` opens an MCP session */
+  sendMcpMessage: {
+    path: Record<never, never>;
+    query: { session?: string; name?: string; image?: string; network?: string; workspace?: string };
+    body: unknown;
+    answer: undefined;
+  };
   /** GET /metrics: Read the metrics, in the text format of Prometheus */
   getMetrics: {
     path: Record<never, never>;
@@ -1861,6 +1882,9 @@ export interface Operations {
 /** The method and the path of each operation. */
 export const OPERATIONS = {
   getHealth: ["GET", "/healthz"],
+  endMcpSession: ["DELETE", "/mcp"],
+  readMcpEvents: ["GET", "/mcp"],
+  sendMcpMessage: ["POST", "/mcp"],
   getMetrics: ["GET", "/metrics"],
   getOpenApi: ["GET", "/openapi.json"],
   getReadiness: ["GET", "/readyz"],

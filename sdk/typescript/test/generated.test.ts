@@ -11,10 +11,13 @@ const root = new URL("../", import.meta.url);
 
 /** Operations that other calls of the SDK make unnecessary. */
 const WITHOUT_A_CALL: Record<string, string> = {
+  endMcpSession: "MCP clients speak to /mcp themselves",
   findPort: "redirects to proxyPortRoot; ports.fetch uses its path",
   listTools: "session.tools() has the definitions, from generated-tools.ts",
   proxyPort: "ports.fetch",
   proxyPortRoot: "ports.fetch",
+  readMcpEvents: "MCP clients speak to /mcp themselves",
+  sendMcpMessage: "MCP clients speak to /mcp themselves",
   readFileAsJson: "files.read has no limit of size",
   writeFileFromJson: "files.write has no limit of size",
 };
