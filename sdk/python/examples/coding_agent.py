@@ -91,15 +91,17 @@ def show(title: str, text: str = "", language: str = "text") -> None:
 class Streaming(AnthropicTools):
     """The tools, with the output of commands on the screen as it is printed."""
 
-    def _bash(self, command: str, timeout: float | None) -> str:
-        show(f"$ {command}")
+    def handle(self, block: Any) -> dict[str, Any]:
+        if block.name != "bash" or "command" not in block.input:
+            return super().handle(block)
+        show(f"$ {block.input['command']}")
         text = ""
-        stream = self._session.stream(command, timeout=120)
+        stream = self.session.stream(block.input["command"], timeout=120)
         for chunk in stream:
             print(chunk.text, end="", flush=True)
             text += chunk.text
         assert stream.result is not None
-        return f"{text}[exit code {stream.result.exit_code}]"
+        return {"type": "tool_result", "tool_use_id": block.id, "content": f"{text}[exit code {stream.result.exit_code}]"}
 
 
 def main() -> None:

@@ -219,6 +219,28 @@ def test_ctrl_c_in_the_middle_of_many_sessions_leaves_nothing(daemon: Daemon, co
     assert cove.list(labels={"storm": "yes"}) == []
 
 
+def test_a_compact_view_of_a_long_command_is_waited_for(cove: Cove, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cove._sync._exec.EXEC_REPLY_SECONDS", 0.2)
+    with cove.session() as session:
+        assert session.exec("sleep 1; echo end", view="compact").compact is not None
+        # A lost reply has no view, but all of the output.
+        monkeypatch.setattr("cove._sync._exec.WHOLE_REPLY_SECONDS", 0.2)
+        result = session.exec("echo once >> log; cat log; sleep 1; echo end", view="compact")
+        assert (result.output, result.compact) == ("once\nend\n", None)
+
+
+async def test_a_cancelled_tool_ends_its_command(daemon: Daemon) -> None:
+    async with AsyncCove(daemon.url, daemon.key) as client, client.session() as session:
+        tools = session.tools()
+        call = asyncio.create_task(tools.call("bash", {"command": "echo begun > begun; sleep 4711"}))
+        while not await session.files.exists("begun"):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await session.exec("echo free", queue_timeout=5)).output == "free\n"
+
+
 def test_a_forked_process_gets_connections_of_its_own(cove: Cove) -> None:
     with cove.session() as session:
         session.exec("true")

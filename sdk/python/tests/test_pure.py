@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 import cove
-from cove import _events, _ignore, _output, _settings, _tar
+from cove import _definitions, _events, _ignore, _output, _settings, _tar
 from cove._errors import BY_CODE, ApiError, BinaryNotFound, DaemonNotFound, ProtocolError, SessionNotFound, api_error
 from cove._find import find, find_binary, parse_url
 from cove._http import file_path, query, segment
-from cove._models import Chunk, ExecResult, Key, NewKey, RunResult, read, read_list
-from cove._text import ToolError, inserted, numbered, replaced
+from cove._models import Chunk, ExecResult, Key, NewKey, RunResult, ToolImage, ToolReply, ToolText, read, read_list
+from cove._text import ToolError, argument, inserted
 
 ROOT = Path(__file__).parent.parent
 
@@ -313,11 +313,36 @@ def test_a_file_that_changes_while_it_is_packed_keeps_its_size(tmp_path: Path) -
         assert file.read() == b"y" * 10 + b"\0" * 990
 
 
-def test_text_for_models() -> None:
-    assert numbered("a\nb\n", 2, None) == "     2\tb"
-    assert numbered("", 1, None) == ""
-    with pytest.raises(ToolError, match="2 lines"):
-        numbered("a\nb", 3, None)
-    assert replaced("a b", "b", "c") == "a c"
+def test_text_is_inserted_after_the_line_that_a_model_named() -> None:
+    assert inserted("", 0, "a\n") == "a\n"
     assert inserted("a", 1, "b") == "a\nb"
+    assert inserted("a\x0cb\nc\n", 1, "x") == "a\x0cb\nx\nc\n"
+    with pytest.raises(ToolError, match="between 0 and 1"):
+        inserted("a\n", 2, "b")
+    with pytest.raises(ToolError, match="must be of type int"):
+        argument({"line": True}, "line", int)
     assert inserted("a\nc\n", 1, "b") == "a\nb\nc\n"
+
+
+def test_the_definitions_of_the_tools_need_no_daemon() -> None:
+    names = _definitions.names()
+    assert names[:10] == ["read", "write", "edit", "ls", "grep", "find", "git", "diff", "delete", "bash"]
+    assert _definitions.chosen(["bash", "read"]) == ["read", "bash"]
+    with pytest.raises(ValueError, match="there is no tool 'read_file'; the tools are read, write"):
+        _definitions.chosen(["read_file"])
+    with pytest.raises(TypeError, match="a list of names"):
+        _definitions.chosen("bash")
+    changed = _definitions.plain(["bash"])
+    changed[0]["parameters"].clear()
+    assert _definitions.plain(["bash"])[0]["parameters"]["properties"]["command"]["type"] == "string"
+    assert "additionalProperties" not in json.dumps(_definitions.gemini(names))
+
+
+def test_an_answer_of_a_tool_is_read() -> None:
+    image = {"type": "image", "media_type": "image/png", "data_base64": "AAE="}
+    reply = ToolReply.read({"content": [{"type": "text", "text": "a"}, image, {"type": "video"}], "is_error": False})
+    assert reply == ToolReply([ToolText("a"), ToolImage("image/png", b"\0\1")])
+    assert reply.text == "a"
+    for wrong in ({}, [], {"content": [{}], "is_error": False}, {"content": [{**image, "data_base64": 3}], "is_error": False}):
+        with pytest.raises(ProtocolError):
+            ToolReply.read(wrong)

@@ -19,7 +19,7 @@ from typing import Any
 
 import cove
 from cove import _errors, _settings, agents
-from cove._models import command, event, network, session
+from cove._models import command, event, network, session, tool
 from cove._sync import _files, _resources, _stream
 
 PAGE = Path(__file__).parents[3] / "docs/reference/python.md"
@@ -66,12 +66,14 @@ ALIASES = [
     (_settings, "Timeout"),
     (network, "NetworkSpec"),
     (command, "Streams"),
+    (command, "OutputView"),
     (event, "StreamName"),
     (command, "Kind"),
     (session, "Status"),
     (event, "Event"),
     (_stream, "OnCancel"),
     (_files, "Content"),
+    (tool, "ToolPart"),
 ]
 
 

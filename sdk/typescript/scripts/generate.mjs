@@ -1,6 +1,7 @@
 // Turns the daemon's /openapi.json into src/generated.ts: a type for each schema, and a table of all operations.
 //
-//   node scripts/generate.mjs FILE         writes src/generated.ts from a stored document
+//   node scripts/generate.mjs FILE           writes src/generated.ts from a stored document
+//   node scripts/generate.mjs FILE TOOLS     also src/generated-tools.ts, from what GET /v1/tools?format=mcp answered
 //
 // Names are in camelCase, as the SDK's users write them; src/names.ts converts them on the way to and from the wire. The generator
 // fails on anything that it does not understand, so that no field is left out silently.
@@ -142,12 +143,25 @@ export function generate(document) {
   ].join("");
 }
 
+/** The definitions of the daemon's tools. Their schemas are for models, so that their names stay as they are. */
+export function generateTools(tools) {
+  return [
+    "// Made by scripts/generate.mjs from the daemon's /v1/tools. Do not edit: a test compares it with the running daemon.\n",
+    'import type { ToolDefinition } from "./tools.js";\n\n',
+    "/** The names of the daemon's tools. */\n",
+    `export type ToolName = ${union(tools.map(({ name }) => JSON.stringify(name)))};\n\n`,
+    "/** The tools, in the order in which models should see them. */\n",
+    `export const TOOLS: readonly ToolDefinition[] = ${JSON.stringify(tools, undefined, 2)};\n`,
+  ].join("");
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [file] = process.argv.slice(2);
+  const [file, tools] = process.argv.slice(2);
   if (!file) {
-    console.error("usage: node scripts/generate.mjs OPENAPI.json");
+    console.error("usage: node scripts/generate.mjs OPENAPI.json [TOOLS.json]");
     process.exit(2);
   }
   const document = JSON.parse(await readFile(file, "utf8"));
   await writeFile(new URL("../src/generated.ts", import.meta.url), generate(document));
+  if (tools) await writeFile(new URL("../src/generated-tools.ts", import.meta.url), generateTools(JSON.parse(await readFile(tools, "utf8"))));
 }

@@ -20,6 +20,9 @@ export function findDaemon({ url, apiKey }: { url?: string; apiKey?: string }): 
 /** A stream as the body of a request: it is read first, because browsers send streams by HTTP/2 alone, or not at all. */
 export const requestBody = (stream: ReadableStream<Uint8Array>): Promise<ReadableStream<Uint8Array> | Blob> => new Response(stream).blob();
 
+/** A browser has no way to wait longer than it does. */
+export const patience = (): object => ({});
+
 export const findBinary = unsupported("a browser cannot start programs");
 export const startDaemon = unsupported("a browser cannot start a daemon");
 export const openTcp = unsupported("a browser has no TCP connections");

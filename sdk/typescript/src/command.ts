@@ -9,7 +9,7 @@
 import { decode, encode, fromBase64 } from "./bytes.js";
 import { backoff, sleep } from "./deadline.js";
 import { apiError, CommandFailed, CommandTimedOut, Conflict, ConnectionFailed, ConnectionLost, CoveError, ExecNotFound, LimitReached, ProtocolError } from "./errors.js";
-import type { ApiExecRequest, ApiRunRequest, AttachedFrame, ChunkEvent, StreamMode } from "./generated.js";
+import type { ApiExecRequest, ApiRunRequest, AttachedFrame, ChunkEvent, ExecReply, StreamMode } from "./generated.js";
 import { fromWire } from "./names.js";
 import { MAX_OUTPUT_BYTES, ResultBuilder, type ExecOutcome, type ExecResult, type OutputChunk } from "./result.js";
 import type { ServerEvent } from "./sse.js";
@@ -20,7 +20,7 @@ export const RECONNECT_ATTEMPTS = 10;
 /** A connection that held this long was good, also if the command was silent. */
 const GOOD_CONNECTION_MS = 10_000;
 /** How long an aborted call waits for the daemon to take the signal for its command. */
-const ABORT_TIMEOUT_MS = 5_000;
+export const ABORT_TIMEOUT_MS = 5_000;
 /** How much output an error of a streamed command repeats. */
 const ERROR_OUTPUT_BYTES = 64 << 10;
 
@@ -329,9 +329,23 @@ export class Command implements AsyncIterable<OutputChunk> {
   }
 }
 
-function checked(result: ExecResult): ExecResult {
+export function checked(result: ExecResult): ExecResult {
   if (!result.ok) throw result.timedOut ? new CommandTimedOut(result) : new CommandFailed(result);
   return result;
+}
+
+/** The result of a plain reply. */
+export function replied(reply: ExecReply): ExecResult {
+  const bytes = reply.outputBase64 === undefined ? encode(reply.output) : fromBase64(reply.outputBase64);
+  return {
+    ...outcomeOf(reply),
+    ok: reply.kind === "exited" && reply.exitCode === 0,
+    output: reply.output,
+    bytes,
+    truncated: reply.truncated,
+    omittedBytes: reply.omittedBytes ?? 0,
+    ...(reply.compact === undefined ? {} : { compact: reply.compact }),
+  };
 }
 
 const KNOWN_EVENTS: ReadonlySet<string> = new Set<AttachedFrame["event"]>(["started", "queued", "running", "chunk", "gap", "awaiting_input", "done", "error"]);

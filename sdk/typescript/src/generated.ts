@@ -1167,6 +1167,33 @@ export interface StreamErrorEvent {
 /** How a command's output reaches the client, and where its standard input comes from. */
 export type StreamMode = "merged" | "split" | "tty";
 
+/** A part of a tool's answer. */
+export type ToolContentView = {
+  /** The text. */
+  text: string;
+  /** Always "text". */
+  type: "text";
+} | {
+  /** Its bytes in base64. */
+  dataBase64: string;
+  /** Its type, such as `image/png`. */
+  mediaType: string;
+  /** Always "image". */
+  type: "image";
+};
+
+/** The answer of a tool. */
+export interface ToolReplyView {
+  /** What the model reads. */
+  content: ToolContentView[];
+  /** Whether the model should do something else: its call could not be carried out, or its command failed. */
+  isError: boolean;
+  /** The session that later calls should use, if the tool has made another one. */
+  sessionId?: SessionId;
+  /** The same as values, for programs. An error has none. */
+  structured?: unknown;
+}
+
 /** Changes to a session. An absent field stays as it is. */
 export interface UpdateSessionRequest {
   /** The same as `ttl_seconds`. If both are given, the shorter one applies. */
@@ -1254,6 +1281,27 @@ export interface Operations {
     query: Record<never, never>;
     body: undefined;
     answer: DaemonHealth;
+  };
+  /** DELETE /mcp: End an MCP session, and the session that was made for it */
+  endMcpSession: {
+    path: Record<never, never>;
+    query: { session?: string; name?: string; image?: string; network?: string; workspace?: string };
+    body: undefined;
+    answer: undefined;
+  };
+  /** GET /mcp: Read events of an MCP session, from the last one that the client got */
+  readMcpEvents: {
+    path: Record<never, never>;
+    query: { session?: string; name?: string; image?: string; network?: string; workspace?: string };
+    body: undefined;
+    answer: undefined;
+  };
+  /** POST /mcp: Send a message of the Model Context Protocol; `initialize` opens an MCP session */
+  sendMcpMessage: {
+    path: Record<never, never>;
+    query: { session?: string; name?: string; image?: string; network?: string; workspace?: string };
+    body: unknown;
+    answer: undefined;
   };
   /** GET /metrics: Read the metrics, in the text format of Prometheus */
   getMetrics: {
@@ -1745,6 +1793,13 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
+  /** POST /v1/sessions/{session_id}/tools/{tool}: Call a tool in a session, with its arguments */
+  callTool: {
+    path: { sessionId: string; tool: "read" | "write" | "edit" | "ls" | "grep" | "find" | "git" | "diff" | "delete" | "bash" | "run_background" | "wait" | "output" | "kill" | "expose_port" | "snapshot" | "restore" | "network_request" };
+    query: Record<never, never>;
+    body: Record<string, unknown>;
+    answer: ToolReplyView;
+  };
   /** GET /v1/snapshots: List snapshots */
   listSnapshots: {
     path: Record<never, never>;
@@ -1765,6 +1820,13 @@ export interface Operations {
     query: Record<never, never>;
     body: undefined;
     answer: SnapshotView;
+  };
+  /** GET /v1/tools: List the tools of agents, in the form that a model provider takes */
+  listTools: {
+    path: Record<never, never>;
+    query: { format?: "mcp" | "openai" | "anthropic" | "gemini" };
+    body: undefined;
+    answer: unknown[];
   };
   /** GET /v1/workspaces: List workspaces */
   listWorkspaces: {
@@ -1820,6 +1882,9 @@ export interface Operations {
 /** The method and the path of each operation. */
 export const OPERATIONS = {
   getHealth: ["GET", "/healthz"],
+  endMcpSession: ["DELETE", "/mcp"],
+  readMcpEvents: ["GET", "/mcp"],
+  sendMcpMessage: ["POST", "/mcp"],
   getMetrics: ["GET", "/metrics"],
   getOpenApi: ["GET", "/openapi.json"],
   getReadiness: ["GET", "/readyz"],
@@ -1890,9 +1955,11 @@ export const OPERATIONS = {
   getSessionStats: ["GET", "/v1/sessions/{sessionId}/stats"],
   stopSession: ["POST", "/v1/sessions/{sessionId}/stop"],
   attachTerminal: ["GET", "/v1/sessions/{sessionId}/terminal"],
+  callTool: ["POST", "/v1/sessions/{sessionId}/tools/{tool}"],
   listSnapshots: ["GET", "/v1/snapshots"],
   deleteSnapshot: ["DELETE", "/v1/snapshots/{snapshotId}"],
   getSnapshot: ["GET", "/v1/snapshots/{snapshotId}"],
+  listTools: ["GET", "/v1/tools"],
   listWorkspaces: ["GET", "/v1/workspaces"],
   deleteWorkspace: ["DELETE", "/v1/workspaces/{workspaceId}"],
   createWorkspace: ["PUT", "/v1/workspaces/{workspaceId}"],
@@ -1903,4 +1970,4 @@ export const OPERATIONS = {
 } as const satisfies Record<keyof Operations, readonly [method: string, path: string]>;
 
 /** Fields whose keys are data and not names, such as those of `labels`. */
-export const MAP_FIELDS: readonly string[] = ["details","env","labels"];
+export const MAP_FIELDS: readonly string[] = ["details","env","labels","structured"];

@@ -1,7 +1,9 @@
 // @cove/sdk: sandboxed Linux computers with a shell that remembers. Start with `Cove`.
 export { Cove, type CoveOptions, type EmbeddedOptions, type SessionOptions } from "./cove.js";
-export { Session, type ExecOptions, type RunOptions, type SpawnOptions } from "./session.js";
+export { Session, type ExecOptions, type RunOptions, type SpawnOptions, type StreamOptions } from "./session.js";
 export { Command, RECONNECT_ATTEMPTS, type CommandEvent, type FollowOptions, type OnAbort, type WaitOptions } from "./command.js";
+export { Tools, type JsonSchema, type ToolCallOptions, type ToolDefinition, type ToolOptions, type ToolSchema } from "./tools.js";
+export type { ToolName } from "./generated-tools.js";
 export type { ExecOutcome, ExecResult, OutputChunk } from "./result.js";
 export { Files, WorkspaceFiles, type DownloadDirOptions, type FileData, type TransferProgress, type UploadDirOptions } from "./files.js";
 export { Watch, type FileChangeEvent, type WatchOptions } from "./watch.js";
@@ -13,6 +15,7 @@ export { REQUEST_ATTEMPTS, REQUEST_TIMEOUT_MS, STREAM_SILENCE_MS, type CallOptio
 export * from "./errors.js";
 export type {
   ApiExecView as ExecView,
+  CompactFacts,
   CreateKeyRequest,
   CreateSessionRequest,
   DaemonHealth,
@@ -33,6 +36,7 @@ export type {
   NewKeyView,
   OpenShellRequest,
   OutcomeKind,
+  OutputView,
   PackagesView,
   PoolView,
   PortUrlView,
@@ -48,6 +52,8 @@ export type {
   StatsView,
   Stream,
   StreamMode,
+  ToolContentView,
+  ToolReplyView,
   UpdateSessionRequest,
   WatchEnd,
   WorkspaceView,

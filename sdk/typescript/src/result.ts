@@ -1,6 +1,6 @@
 // How a command ended, with its output: all of it, or the first and the last part.
 import { concat, decode, encode } from "./bytes.js";
-import type { OutcomeKind, Stream, StreamMode } from "./generated.js";
+import type { CompactFacts, OutcomeKind, Stream, StreamMode } from "./generated.js";
 import { clean } from "./terminal-text.js";
 
 /** A piece of output. */
@@ -62,6 +62,8 @@ export interface ExecResult extends ExecOutcome {
   truncated: boolean;
   /** How many bytes `output` leaves out. */
   omittedBytes: number;
+  /** What the view left out, with `view: "compact"`. */
+  compact?: CompactFacts;
 }
 
 /** How many bytes of output a result holds, unless the caller says otherwise. It is also the daemon's default. */

@@ -7,7 +7,7 @@ import { OPERATIONS } from "./generated.js";
 import { fromWire } from "./names.js";
 import { RECONNECT_ATTEMPTS, type Command } from "./command.js";
 import type { ExecResult } from "./result.js";
-import type { ExecOptions, Session, SpawnOptions } from "./session.js";
+import type { ExecOptions, Session, SpawnOptions, StreamOptions } from "./session.js";
 import { expand, type CallOptions, type Transport } from "./transport.js";
 import { flags } from "./files.js";
 
@@ -69,7 +69,7 @@ export class Shell {
     return this.#session.exec(cmd, { ...options, shell: this.name });
   }
 
-  stream(cmd: string, options: Omit<ExecOptions, "shell"> = {}): Command {
+  stream(cmd: string, options: Omit<StreamOptions, "shell"> = {}): Command {
     return this.#session.stream(cmd, { ...options, shell: this.name });
   }
 

@@ -1,17 +1,19 @@
 // One session: a sandbox with its shells, files, ports and network.
 import { randomId, textOrBytes } from "./bytes.js";
-import { Command, type CommandSettings, type OnAbort, type WaitOptions } from "./command.js";
-import { Conflict, ConnectionLost, NotFound, SessionExpired } from "./errors.js";
+import { ABORT_TIMEOUT_MS, checked, Command, replied, type CommandSettings, type OnAbort, type WaitOptions } from "./command.js";
+import { Conflict, ConnectionLost, NotFound, RequestTimeout, SessionExpired } from "./errors.js";
 import { Files, flags } from "./files.js";
-import type { ApiExecRequest, ApiExecView, ApiRunRequest, ForkRequest, OpenShellRequest, SessionView, SnapshotView, StatsView, UpdateSessionRequest } from "./generated.js";
+import type { ApiExecRequest, ApiExecView, ApiRunRequest, ExecReply, ForkRequest, OpenShellRequest, SessionView, SnapshotView, StatsView, ToolReplyView, UpdateSessionRequest } from "./generated.js";
 import { OPERATIONS } from "./generated.js";
+import type { ToolName } from "./generated-tools.js";
 import type { ExecResult } from "./result.js";
 import { Ports, SessionNetwork, Shell, Shells } from "./session-parts.js";
 import type { Terminal } from "./terminal.js";
+import { Tools, type ToolOptions } from "./tools.js";
 import { expand, queryText, type CallOptions, type Transport } from "./transport.js";
 
-/** What a command in a shell takes beside its text. A compact view is for the HTTP API: this client reads a stream. */
-export interface ExecOptions extends Omit<ApiExecRequest, "cmd" | "detach" | "stdin" | "stdinBase64" | "view" | "maxTokens">, WaitOptions {
+/** What a command in a shell takes beside its text. With `view: "compact"`, `onOutput` and `onEvent` are not called: only the reply has a view. */
+export interface ExecOptions extends Omit<ApiExecRequest, "cmd" | "detach" | "stdin" | "stdinBase64">, WaitOptions {
   /** What the command reads on standard input. */
   stdin?: string | Uint8Array;
   /** What an abort of `signal` does to the command. The default is "interrupt". */
@@ -24,10 +26,20 @@ export interface RunOptions extends Omit<ApiRunRequest, "argv" | "detach" | "std
   onAbort?: OnAbort;
 }
 
-export type SpawnOptions = Omit<ExecOptions, "check" | "onAbort" | "onOutput" | "onEvent" | "maxOutputBytes"> & { stdinOpen?: boolean };
+/** What a stream of a command in a shell takes beside its text. */
+export type StreamOptions = Omit<ExecOptions, "view" | "maxTokens">;
+
+export type SpawnOptions = Omit<StreamOptions, "check" | "onAbort" | "onOutput" | "onEvent" | "maxOutputBytes"> & { stdinOpen?: boolean };
 
 /** How long a snapshot, a fork, a stop or a start may take. */
 const LONG_TIMEOUT_MS = 600_000;
+/** How long a reply may take that only the end of a command makes: a tool's answer, or a compact view. The command's own limit comes on top. */
+const WHOLE_REPLY_MS = 3_600_000;
+/** The longest time that a timer takes. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+const wholeReplyMs = (limitMs: number | null | undefined): number => Math.min(MAX_TIMER_MS, WHOLE_REPLY_MS + Math.max(0, limitMs ?? 0));
+/** How the ids begin that SDKs give to commands of their own. */
+const ID_OF_SDK = /^(py|ts)-/;
 /** The shells that `spawn` opens. */
 const SPAWN_SHELL = "spawn-";
 
@@ -39,6 +51,8 @@ export class Session {
   readonly network: SessionNetwork;
   readonly #transport: Transport;
   readonly #isOwned: boolean;
+  /** Sessions that the tool `restore` made from this one. They end with it. */
+  readonly #restored: string[] = [];
   #info: SessionView;
 
   /** Sessions come from `cove.session`, `cove.connect` and `fork`. One that is owned is destroyed at the end of `await using`. */
@@ -62,9 +76,27 @@ export class Session {
     return (this.#info = await this.#transport.json("getSession", { path: this.#path, ...options }));
   }
 
-  /** Runs bash source in a persistent shell, and waits for its end. */
+  /**
+   * Runs bash source in a persistent shell, and waits for its end. With `view: "compact"`, `output` is text for a model: failures first,
+   * successes as counts, at most `maxTokens` (128 or more). `compact` says what was left out. If the connection broke meanwhile, `compact` is
+   * absent, and `output` is what was printed.
+   */
   async exec(cmd: string, options: ExecOptions = {}): Promise<ExecResult> {
-    return this.stream(cmd, options).wait();
+    const { view, maxTokens, ...rest } = options;
+    if (view === undefined || view === "full") return this.stream(cmd, rest).wait();
+    const { signal, onAbort = "interrupt", check, maxOutputBytes, timeoutMs } = rest;
+    const execId = rest.execId ?? randomId("ts-");
+    const body = { ...apart(rest).request, ...flags({ maxOutputBytes, maxTokens }), cmd, execId, view };
+    try {
+      const reply = await this.#transport.json("exec", { path: this.#path, body, signal, requestTimeoutMs: wholeReplyMs(timeoutMs), isSlow: true, attempts: 1 });
+      const result = replied(reply as ExecReply);
+      return check ? checked(result) : result;
+    } catch (error) {
+      if (signal?.aborted && onAbort !== "detach") await this.#interrupt(execId, onAbort === "kill" ? "KILL" : "INT");
+      if (signal?.aborted || !(error instanceof ConnectionLost || error instanceof RequestTimeout)) throw error;
+      // The daemon takes an id once, so the stream starts the command only if the lost request never arrived.
+      return this.#stream(cmd, { ...rest, execId }, true).wait();
+    }
   }
 
   /** Runs a program beside the shells, without bash in between, and waits for its end. */
@@ -76,10 +108,14 @@ export class Session {
    * Runs bash source in a persistent shell. Iterating over it starts the command and gives the output as it comes. Leaving the loop early
    * leaves the command running.
    */
-  stream(cmd: string, options: ExecOptions = {}): Command {
+  stream(cmd: string, options: StreamOptions = {}): Command {
+    return this.#stream(cmd, options, options.execId === undefined);
+  }
+
+  #stream(cmd: string, options: StreamOptions, isOwnId: boolean): Command {
     const { request, settings } = apart(options);
     const body = { ...request, cmd, execId: request.execId ?? randomId("ts-") };
-    return this.#command(body.execId, { ...settings, isOwnId: request.execId === undefined, streams: body.streams, rawOutput: body.rawOutput, start: { operation: "execStream", body } });
+    return this.#command(body.execId, { ...settings, isOwnId, streams: body.streams, rawOutput: body.rawOutput, start: { operation: "execStream", body } });
   }
 
   /** The same as `stream`, for a program beside the shells. */
@@ -115,6 +151,31 @@ export class Session {
     // The shell has no other use. It may be gone with its session.
     const onEnd = own === undefined ? undefined : () => this.shells.close(own).catch(() => undefined);
     return this.#command(execId, { ...settings, streams: body.streams, rawOutput: body.rawOutput, onAbort: "detach", onEnd, defaults: {} });
+  }
+
+  /** The daemon's tools for a model: all of them, or only some. */
+  tools(options: ToolOptions = {}): Tools {
+    return new Tools(this, (id) => this.#restoredAs(id), options);
+  }
+
+  /**
+   * Calls one of the daemon's tools. Wrong arguments are an InvalidRequest; what the sandbox refuses is a reply with `isError`. An abort
+   * interrupts the command of `bash`. `restore` answers with the id of a new session, which is the caller's to use and to destroy; `tools` does
+   * both.
+   */
+  async callTool(name: string, input: Readonly<Record<string, unknown>> = {}, options: CallOptions = {}): Promise<ToolReplyView> {
+    const limit = input["timeout_seconds"];
+    const requestTimeoutMs = options.requestTimeoutMs ?? wholeReplyMs(typeof limit === "number" ? limit * 1000 : undefined);
+    // The names of arguments are data: they go as the model wrote them.
+    const raw = { body: JSON.stringify(input), type: "application/json" };
+    // What was never sent has no command to interrupt.
+    options.signal?.throwIfAborted();
+    try {
+      return await this.#transport.json("callTool", { path: { ...this.#path, tool: name as ToolName }, raw, signal: options.signal, requestTimeoutMs, isSlow: true });
+    } catch (error) {
+      if (options.signal?.aborted && name === "bash" && input["background"] !== true) await this.#interruptNewest();
+      throw error;
+    }
   }
 
   /** A command that was started before, by its id: to follow it again, also from another process. */
@@ -202,12 +263,14 @@ export class Session {
     return this.#transport.json("getSessionStats", { path: this.#path, ...options });
   }
 
-  /** Destroys the session. It is no error if it is gone already. */
+  /** Destroys the session, and those that its tools made by `restore`. It is no error if it is gone already. */
   async destroy(options: CallOptions = {}): Promise<void> {
-    try {
-      await this.#transport.json("destroySession", { path: this.#path, ...options });
-    } catch (error) {
-      if (!(error instanceof NotFound) && !(error instanceof SessionExpired)) throw error;
+    for (const sessionId of [...this.#restored, this.id]) {
+      try {
+        await this.#transport.json("destroySession", { path: { sessionId }, ...options });
+      } catch (error) {
+        if (!(error instanceof NotFound) && !(error instanceof SessionExpired)) throw error;
+      }
     }
   }
 
@@ -217,6 +280,24 @@ export class Session {
 
   get #path(): { sessionId: string } {
     return { sessionId: this.id };
+  }
+
+  /** The session that the tool `restore` made. It is destroyed with this one. */
+  async #restoredAs(sessionId: string): Promise<Session> {
+    this.#restored.push(sessionId);
+    return new Session(this.#transport, await this.#transport.json("getSession", { path: { sessionId } }), false);
+  }
+
+  /** Sends a signal for a caller that has given up. The command may have ended, or never have begun. */
+  async #interrupt(execId: string, signal: "INT" | "KILL"): Promise<void> {
+    await this.signal(signal, { execId, requestTimeoutMs: ABORT_TIMEOUT_MS }).catch(() => undefined);
+  }
+
+  /** Interrupts the command that was last given to `main` by a tool. The daemon chose its id, which only a reply would have told. */
+  async #interruptNewest(): Promise<void> {
+    const execs = await this.execs({ requestTimeoutMs: ABORT_TIMEOUT_MS }).catch(() => []);
+    const newest = execs.findLast(({ shell, state, execId }) => shell === "main" && state !== "ended" && !ID_OF_SDK.test(execId));
+    if (newest) await this.#interrupt(newest.execId, "INT");
   }
 
   #command(execId: string, settings: CommandSettings): Command {

@@ -38,6 +38,8 @@ export interface CallArgs<K extends OperationId> extends CallOptions {
   headers?: Record<string, string>;
   /** The answer may take any time: the limit is for its head alone. */
   isStream?: boolean;
+  /** The head of the answer may take longer than runtimes usually wait for it. */
+  isSlow?: boolean;
   /** How often the request is sent at most, if not as often as usual. */
   attempts?: number;
 }
@@ -65,6 +67,7 @@ const REPEATABLE: ReadonlySet<OperationId> = new Set<OperationId>(["destroySessi
 export class Transport {
   readonly #target: () => Promise<Target>;
   readonly #fetch: typeof globalThis.fetch;
+  readonly #isOwnFetch: boolean;
   readonly #requestTimeoutMs: number;
   readonly attempts: number;
 
@@ -72,6 +75,7 @@ export class Transport {
     this.#target = target;
     // A fetch that is called as a method of something else is refused by browsers.
     const given = options.fetch;
+    this.#isOwnFetch = given === undefined;
     this.#fetch = given ?? ((input, init) => globalThis.fetch(input, init));
     this.#requestTimeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
     this.attempts = options.attempts ?? REQUEST_ATTEMPTS;
@@ -165,6 +169,7 @@ export class Transport {
       headers["content-type"] = "application/json";
       init.body = JSON.stringify(toWire(args.body));
     }
+    if (args.isSlow && this.#isOwnFetch) Object.assign(init, (await import("#node")).patience());
     try {
       const response = await this.#fetch(`${url}${expand(template, args.path ?? {})}${queryText(args.query ?? {})}`, init);
       if (!response.ok) throw await refused(response, url);

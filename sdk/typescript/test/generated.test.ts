@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { Session } from "@cove/sdk";
 import { OPERATIONS } from "../dist/generated.js";
 import { TestDaemon } from "./harness.js";
 
@@ -10,9 +11,13 @@ const root = new URL("../", import.meta.url);
 
 /** Operations that other calls of the SDK make unnecessary. */
 const WITHOUT_A_CALL: Record<string, string> = {
+  endMcpSession: "MCP clients speak to /mcp themselves",
   findPort: "redirects to proxyPortRoot; ports.fetch uses its path",
+  listTools: "session.tools() has the definitions, from generated-tools.ts",
   proxyPort: "ports.fetch",
   proxyPortRoot: "ports.fetch",
+  readMcpEvents: "MCP clients speak to /mcp themselves",
+  sendMcpMessage: "MCP clients speak to /mcp themselves",
   readFileAsJson: "files.read has no limit of size",
   writeFileFromJson: "files.write has no limit of size",
 };
@@ -23,6 +28,23 @@ test("src/generated.ts is what the daemon's /openapi.json says", async () => {
     const { generate } = (await import(new URL("scripts/generate.mjs", root).href)) as { generate: (document: unknown) => string };
     const committed = await readFile(new URL("src/generated.ts", root), "utf8");
     assert.ok(generate(await daemon.client().openApi()) === committed, "the API has changed: get /openapi.json from the daemon, and run node scripts/generate.mjs FILE");
+  } finally {
+    await daemon.stop();
+  }
+});
+
+test("the tools are those that the daemon serves, in every form", async () => {
+  const daemon = await TestDaemon.start();
+  try {
+    const headers = { authorization: `Bearer ${daemon.apiKey}` };
+    const served = async (format: string): Promise<unknown> => (await fetch(`${daemon.url}/v1/tools?format=${format}`, { headers })).json();
+    const { generateTools } = (await import(new URL("scripts/generate.mjs", root).href)) as { generateTools: (tools: unknown) => string };
+    const committed = await readFile(new URL("src/generated-tools.ts", root), "utf8");
+    assert.ok(generateTools(await served("mcp")) === committed, "the tools have changed: get /v1/tools from the daemon, and run node scripts/generate.mjs OPENAPI TOOLS");
+    const tools = new Session(undefined as never, { id: "any" } as never, false).tools();
+    assert.deepEqual(tools.openaiSchemas, await served("openai"));
+    assert.deepEqual(tools.anthropicSchemas, await served("anthropic"));
+    assert.deepEqual(tools.geminiSchemas, await served("gemini"));
   } finally {
     await daemon.stop();
   }

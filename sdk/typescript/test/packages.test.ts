@@ -29,12 +29,12 @@ try {
   console.log(r.output.trim(), r.cwd, r.exitCode);
   for await (const chunk of s.stream("for i in 1 2 3; do echo step $i; done")) process.stdout.write(chunk.text);
   await s.exec("exit 3", { check: true }).catch((error) => console.log(error instanceof CommandFailed, error.exitCode));
-  console.log(await coveTools(s)[0].execute({ command: "echo tool" }));
+  console.log(await coveTools(s, { only: ["write"] })[0].execute({ path: "a", content: "tool" }));
 } finally {
   await cove.close();
 }
 `;
-const PRINTS = "hello from /workspace /workspace 0\nstep 1\nstep 2\nstep 3\ntrue 3\ntool\n[exit code 0; now in /workspace]\n";
+const PRINTS = "hello from /workspace /workspace 0\nstep 1\nstep 2\nstep 3\ntrue 3\nCreated a (4 bytes).\n";
 
 let directory: string;
 let tarballs: string[];

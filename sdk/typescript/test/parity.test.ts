@@ -22,7 +22,6 @@ const CLASSES: Record<string, string> = {
 /** Classes of Python's own machinery. */
 const OF_PYTHON: Record<string, string> = {
   SessionContext: "`await using` needs no object of its own",
-  Tools: "functions of @cove/sdk/tools",
   AnthropicTools: "functions of @cove/sdk/anthropic",
   Transport: "not public",
 };

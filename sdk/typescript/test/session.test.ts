@@ -1,7 +1,7 @@
 // Sessions and commands against a real daemon.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { CommandFailed, CommandTimedOut, Conflict, ExecNotFound, SessionNotFound, ShellBusy, ShellNotFound, type CommandEvent, type Cove, type OutputChunk, type Session } from "@cove/sdk";
+import { CommandFailed, CommandTimedOut, Conflict, ExecNotFound, InvalidRequest, SessionNotFound, ShellBusy, ShellNotFound, type CommandEvent, type Cove, type OutputChunk, type Session } from "@cove/sdk";
 import { TestDaemon, until } from "./harness.js";
 
 let daemon: TestDaemon;
@@ -270,4 +270,46 @@ test("an aborted create leaves no session", async () => {
 test("the same idempotency key gives the same session", async () => {
   await using one = await cove.session({ idempotencyKey: "same" });
   assert.equal((await cove.session({ idempotencyKey: "same" })).id, one.id);
+});
+
+test("a compact view is short and says what it left out", async () => {
+  const result = await session.exec("seq -f 'part %.0f' 5000; ls /nope", { view: "compact", maxTokens: 4000 });
+  assert.deepEqual([result.exitCode, result.ok, result.truncated], [2, false, true]);
+  assert.match(result.output, /cannot access '\/nope'/);
+  assert.ok(result.output.length < 1000 && result.bytes.length < 1000);
+  assert.equal(result.compact?.originalBytes, result.outputBytes);
+  assert.ok(result.compact.tokens < result.compact.originalTokens);
+  assert.equal((await session.command(result.execId).wait()).output.length, result.outputBytes);
+  assert.equal((await session.exec("echo full")).compact, undefined);
+  await assert.rejects(session.exec("true", { view: "compact", maxTokens: 1 }), InvalidRequest);
+  await assert.rejects(session.exec("(exit 3)", { view: "compact", check: true }), (error: unknown) => error instanceof CommandFailed && error.exitCode === 3);
+});
+
+test("a compact view whose reply is lost is the output itself, of one command", async () => {
+  let lost = 0;
+  const fetch: typeof globalThis.fetch = async (input, init) => {
+    const response = await globalThis.fetch(input, init);
+    if (!(input as string).endsWith("/exec")) return response;
+    lost++;
+    throw new TypeError("cut");
+  };
+  const unlucky = await daemon.client({ fetch }).connect(session.id);
+  const result = await unlucky.exec("echo once >> /tmp/lost; cat /tmp/lost", { view: "compact" });
+  assert.deepEqual([lost, result.output, result.compact], [1, "once\n", undefined]);
+});
+
+test("an abort ends a command with a compact view, unless it is to go on", async () => {
+  for (const onAbort of ["interrupt", "kill", "detach"] as const) {
+    const controller = new AbortController();
+    const execId = `compact-${onAbort}`;
+    const running = session.exec(`touch /tmp/${execId}; sleep 600`, { view: "compact", signal: controller.signal, onAbort, execId });
+    await until("the command runs", () => session.files.exists(`/tmp/${execId}`));
+    controller.abort(new Error("gone"));
+    await assert.rejects(running, /gone/);
+    if (onAbort === "detach") {
+      assert.equal(await session.command(execId).poll(), undefined);
+      await session.command(execId).kill();
+    }
+    assert.equal((await session.exec("echo free")).output, "free\n");
+  }
 });

@@ -1,7 +1,10 @@
 // The pure parts: names, events, output, text of terminals, paths, archives, ignore files, errors.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -14,6 +17,7 @@ import { filePath } from "../dist/files.js";
 import { fromWire, toWire } from "../dist/names.js";
 import { findDaemon } from "../dist/node/find.js";
 import { IgnoreRules } from "../dist/node/ignore.js";
+import { patience } from "../dist/node/patience.js";
 import { packDirectory } from "../dist/node/pack.js";
 import { BLOCK, header, padding, readHeader } from "../dist/node/tar.js";
 import { unpackDirectory } from "../dist/node/unpack.js";
@@ -275,9 +279,38 @@ test("an archive cannot write outside of its directory", async () => {
 });
 
 test("in a browser, what needs Node says so", async () => {
-  const { findDaemon, openWebSocket, requestBody: _, ...missing } = browser;
+  const { findDaemon, openWebSocket, requestBody: _, patience: __, ...missing } = browser;
   for (const [name, call] of Object.entries(missing)) assert.throws(call, Unsupported, name);
   assert.throws(() => findDaemon({}), Unsupported);
   // The key would be in the page's address.
   await assert.rejects(openWebSocket({ url: "http://127.0.0.1", apiKey: "key" }, "/"), Unsupported);
+});
+
+test("a request whose answer takes long does not use Node's limit of five minutes", async () => {
+  const { dispatcher } = patience() as { dispatcher: object };
+  assert.equal(dispatcher.constructor.name, "Agent");
+  assert.deepEqual(patience(), { dispatcher });
+  const server = createServer((_, response) => setTimeout(() => response.end("late"), 100)).listen(0);
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  assert.equal(await (await fetch(`http://127.0.0.1:${port}`, patience())).text(), "late");
+  // The control: the limit of such a dispatcher counts for fetch.
+  const hasty = new (dispatcher.constructor as new (options: object) => object)({ headersTimeout: 1 });
+  const slow = createServer((_, response) => setTimeout(() => response.end("late"), 3000)).listen(0);
+  await once(slow, "listening");
+  const address = `http://127.0.0.1:${(slow.address() as AddressInfo).port}`;
+  await assert.rejects(fetch(address, { dispatcher: hasty } as RequestInit), (error: Error) => String(error.cause).includes("Headers Timeout"));
+  server.close();
+  slow.close();
+  slow.closeAllConnections();
+  server.closeAllConnections();
+  const key = Symbol.for("undici.globalDispatcher.1");
+  const usual = (globalThis as Record<symbol, unknown>)[key];
+  try {
+    (globalThis as Record<symbol, unknown>)[key] = new Map();
+    assert.deepEqual(patience(), {}, "a proxy of the program stays in use");
+  } finally {
+    (globalThis as Record<symbol, unknown>)[key] = usual;
+  }
+  assert.deepEqual(browser.patience(), {});
 });

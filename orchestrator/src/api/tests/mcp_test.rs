@@ -140,15 +140,15 @@ async fn bad_arguments_are_for_the_model_to_correct_and_an_unknown_tool_is_an_er
 async fn the_first_call_makes_a_sandbox_and_the_end_of_the_mcp_session_destroys_it() {
     let api = api();
     let mut client = Client::open(&api, FIRST, "/mcp").await;
-    let reply = client.ask(call(1, "where", json!({}))).await;
+    let reply = client.ask(call(1, "expose_port", json!({"port": 3000}))).await;
     assert_eq!(reply["result"]["isError"], false, "{reply}");
-    client.ask(call(2, "where", json!({}))).await;
+    client.ask(call(2, "expose_port", json!({"port": 3000}))).await;
     assert_eq!(api.runtime.state().creates, 1, "one sandbox for all calls");
     let (_, listed) = api.call("GET", "/v1/sessions?label=mcp%3D1", "").await;
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(client.delete().await, 204);
     assert_eq!(api.runtime.alive(), 0);
-    let (status, _) = client.post(&call(3, "where", json!({}))).await;
+    let (status, _) = client.post(&call(3, "expose_port", json!({"port": 3000}))).await;
     assert_eq!(status, 404, "the MCP session is over");
 }
 
@@ -158,7 +158,7 @@ async fn a_session_that_was_there_before_stays() {
     let (_, session) = api.call("POST", "/v1/sessions", r#"{"name":"mine"}"#).await;
     for reference in [session["id"].as_str().unwrap(), "mine"] {
         let mut client = Client::open(&api, FIRST, &format!("/mcp?session={reference}")).await;
-        assert_eq!(client.ask(call(1, "where", json!({}))).await["result"]["isError"], false);
+        assert_eq!(client.ask(call(1, "expose_port", json!({"port": 3000}))).await["result"]["isError"], false);
         assert_eq!(client.delete().await, 204);
     }
     assert_eq!((api.runtime.alive(), api.runtime.state().creates), (1, 1));
@@ -173,18 +173,18 @@ async fn a_name_finds_the_sandbox_again_when_the_mcp_session_was_lost() {
     let api = api_with(|config| config.sessions.default_ttl_seconds = 86_400);
     let path = "/mcp?name=desk";
     let mut first = Client::open(&api, FIRST, path).await;
-    first.ask(call(1, "where", json!({}))).await;
+    first.ask(call(1, "expose_port", json!({"port": 3000}))).await;
     tokio::time::advance(crate::mcp::IDLE_LIMIT).await;
     api.mcp.close_idle().await;
-    assert_eq!(first.post(&call(2, "where", json!({}))).await.0, 404);
+    assert_eq!(first.post(&call(2, "expose_port", json!({"port": 3000}))).await.0, 404);
     let mut again = Client::open(&api, FIRST, path).await;
-    again.ask(call(1, "where", json!({}))).await;
-    assert_eq!((api.runtime.state().creates, api.runtime.alive()), (1, 1), "it is the same sandbox");
+    again.ask(call(1, "expose_port", json!({"port": 3000}))).await;
+    assert_eq!((api.runtime.alive(), api.runtime.state().creates), (1, 1), "it is the same sandbox");
     assert_eq!(again.delete().await, 204);
     assert_eq!(api.runtime.alive(), 0, "its client said that it is over");
     api.call("POST", "/v1/sessions", r#"{"name":"other"}"#).await;
     let mut client = Client::open(&api, FIRST, "/mcp?name=other").await;
-    let refused = client.ask(call(1, "where", json!({}))).await;
+    let refused = client.ask(call(1, "expose_port", json!({"port": 3000}))).await;
     assert_eq!(refused["result"]["isError"], true, "a session that was not made for MCP is not taken: {refused}");
 }
 
@@ -192,13 +192,13 @@ async fn a_name_finds_the_sandbox_again_when_the_mcp_session_was_lost() {
 async fn a_sandbox_that_expired_is_told_and_the_next_call_makes_another() {
     let api = api_with(|config| config.sessions.default_ttl_seconds = 60);
     let mut client = Client::open(&api, FIRST, "/mcp").await;
-    client.ask(call(1, "where", json!({}))).await;
+    client.ask(call(1, "expose_port", json!({"port": 3000}))).await;
     // The clock of this test is its own: this takes no time.
     tokio::time::sleep(std::time::Duration::from_secs(120)).await;
-    let told = client.ask(call(2, "where", json!({}))).await;
+    let told = client.ask(call(2, "bash", json!({"command": "true"}))).await;
     assert_eq!(told["result"]["isError"], true, "{told}");
     assert!(told["result"]["content"][0]["text"].as_str().unwrap().contains("new sandbox"), "{told}");
-    assert_eq!(client.ask(call(3, "where", json!({}))).await["result"]["isError"], false);
+    assert_eq!(client.ask(call(3, "expose_port", json!({"port": 3000}))).await["result"]["isError"], false);
     assert_eq!(api.runtime.state().creates, 2);
 }
 
@@ -206,21 +206,21 @@ async fn a_sandbox_that_expired_is_told_and_the_next_call_makes_another() {
 async fn an_mcp_session_that_nobody_uses_ends_with_its_sandbox() {
     let api = api();
     let mut client = Client::open(&api, FIRST, "/mcp").await;
-    client.ask(call(1, "where", json!({}))).await;
+    client.ask(call(1, "expose_port", json!({"port": 3000}))).await;
     tokio::time::advance(crate::mcp::IDLE_LIMIT / 2).await;
     api.mcp.close_idle().await;
     assert_eq!(api.runtime.alive(), 1);
     tokio::time::advance(crate::mcp::IDLE_LIMIT / 2).await;
     api.mcp.close_idle().await;
     assert_eq!(api.runtime.alive(), 0);
-    assert_eq!(client.post(&call(2, "where", json!({}))).await.0, 404);
+    assert_eq!(client.post(&call(2, "expose_port", json!({"port": 3000}))).await.0, 404);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_daemons_stop_ends_streams_and_sandboxes_without_a_name() {
     let api = api();
     let mut client = Client::open(&api, FIRST, "/mcp").await;
-    client.ask(call(1, "where", json!({}))).await;
+    client.ask(call(1, "expose_port", json!({"port": 3000}))).await;
     let stream = client.send("GET", "").await;
     assert_eq!(stream.status(), 200);
     api.stop.send_replace(true);
@@ -235,14 +235,18 @@ async fn the_mcp_session_of_another_key_does_not_exist() {
     let api = api();
     let (alice, bob) = (api.user("alice", json!({})).await, api.user("bob", json!({})).await);
     let mut client = Client::open(&api, &alice, "/mcp").await;
-    client.ask(call(1, "where", json!({}))).await;
+    client.ask(call(1, "expose_port", json!({"port": 3000}))).await;
     for thief in [bob.as_str(), FIRST] {
         let mut other = Client { api: &api, secret: thief, path: "/mcp".into(), session: client.session.clone() };
-        assert_eq!(other.post(&call(2, "where", json!({}))).await.0, 404);
+        assert_eq!(other.post(&call(2, "expose_port", json!({"port": 3000}))).await.0, 404);
         assert_eq!(other.send("GET", "").await.status(), 404);
         assert_eq!(other.delete().await, 404);
     }
-    assert_eq!(client.ask(call(3, "where", json!({}))).await["result"]["isError"], false, "it is as it was");
+    assert_eq!(
+        client.ask(call(3, "expose_port", json!({"port": 3000}))).await["result"]["isError"],
+        false,
+        "it is as it was"
+    );
     // Nor can it be reached by a session of somebody else.
     let (_, session) = api.call_as(&alice, "POST", "/v1/sessions", "{}").await;
     let path = format!("/mcp?session={}", session["id"].as_str().unwrap());
@@ -320,13 +324,14 @@ async fn a_client_without_mcp_sessions_needs_a_session_that_exists() {
             "io.modelcontextprotocol/clientCapabilities": {},
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         });
-        let message = request(1, "tools/call", json!({"name": "where", "arguments": {}, "_meta": meta}));
+        let message =
+            request(1, "tools/call", json!({"name": "expose_port", "arguments": {"port": 3000}, "_meta": meta}));
         let request = with_secret(FIRST, "POST", path)
             .header("content-type", "application/json")
             .header("accept", ACCEPT)
             .header("mcp-protocol-version", version)
             .header("mcp-method", "tools/call")
-            .header("mcp-name", "where")
+            .header("mcp-name", "expose_port")
             .body(Body::from(message.to_string()))
             .unwrap();
         let bytes = api.send(request).await.into_body().collect().await.unwrap().to_bytes();
@@ -383,6 +388,12 @@ impl<'a> LiveClient<'a> {
     }
 }
 
+/// What a command printed: the text of its answer without the last line, which tells how it ended.
+fn printed(answer: &Value) -> &str {
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    text.rfind("[exit code").map_or(text, |end| &text[..end])
+}
+
 /// Reads a stream until a condition holds for what has come.
 async fn read_until(stream: &mut Coming, holds: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
@@ -400,7 +411,8 @@ async fn a_command_runs_in_the_shell_and_its_result_has_a_structure() {
     let client = LiveClient::open(&live).await;
     client.ask(call(1, "bash", json!({"command": "cd /tmp && X=1"}))).await;
     let reply = client.ask(call(2, "bash", json!({"command": "echo $X in $PWD"}))).await.pop().unwrap();
-    assert_eq!(reply["result"]["content"], json!([{"type": "text", "text": "1 in /tmp\n"}]), "{reply}");
+    assert_eq!(printed(&reply), "1 in /tmp\n", "{reply}");
+    assert!(reply["result"]["content"][0]["text"].as_str().unwrap().contains("exit code 0, in /tmp"), "{reply}");
     let structured = &reply["result"]["structuredContent"];
     assert_eq!((&structured["exit_code"], &structured["cwd"]), (&json!(0), &json!("/tmp")));
     let failed = client.ask(call(3, "bash", json!({"command": "exit 3"}))).await.pop().unwrap();
@@ -450,7 +462,7 @@ async fn progress_comes_before_the_result_for_a_client_that_asks_for_it() {
     tokio::task::spawn_blocking(move || std::fs::write(gate, "\n").unwrap()).await.unwrap();
     let rest = stream.bytes().await;
     let result = messages(std::str::from_utf8(&rest).unwrap()).pop().unwrap().1;
-    assert_eq!(result["result"]["content"][0]["text"], "begun\nover\n", "{result}");
+    assert_eq!(printed(&result), "begun\nover\n", "{result}");
     // The control: without a token there is the result alone.
     let quiet = client.ask(call(8, "bash", json!({"command": "echo a"}))).await;
     assert_eq!((quiet.len(), &quiet[0]["id"]), (1, &json!(8)));
@@ -469,7 +481,7 @@ async fn a_call_that_is_cancelled_interrupts_its_command() {
     // The next command waits for the shell, and what follows the minute was never reached.
     let next =
         client.ask(call(6, "bash", json!({"command": "test ! -e survived && echo interrupted"}))).await.pop().unwrap();
-    assert_eq!(next["result"]["content"][0]["text"], "interrupted\n", "{next}");
+    assert_eq!(printed(&next), "interrupted\n", "{next}");
     let rest = stream.bytes().await;
     assert_eq!(messages(std::str::from_utf8(&rest).unwrap()), [], "a cancelled request has no answer");
 }
@@ -493,9 +505,5 @@ async fn a_client_that_was_cut_off_gets_the_result_that_it_missed() {
     let mut again = client.send(Method::GET, &[("last-event-id", &last)], String::new()).await;
     let text = again.bytes().await;
     let answer = messages(std::str::from_utf8(&text).unwrap()).pop().unwrap().1;
-    assert_eq!(
-        (&answer["id"], &answer["result"]["content"][0]["text"]),
-        (&json!(9), &json!("begun\nend\n")),
-        "{answer}"
-    );
+    assert_eq!((&answer["id"], printed(&answer)), (&json!(9), "begun\nend\n"), "{answer}");
 }

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ._errors import WorkspaceNotFound as WorkspaceNotFound
     from ._models import AwaitingInput as AwaitingInput
     from ._models import Chunk as Chunk
+    from ._models import CompactFacts as CompactFacts
     from ._models import Done as Done
     from ._models import Event as Event
     from ._models import ExecInfo as ExecInfo
@@ -86,6 +87,9 @@ if TYPE_CHECKING:
     from ._models import Snapshot as Snapshot
     from ._models import Started as Started
     from ._models import Stats as Stats
+    from ._models import ToolImage as ToolImage
+    from ._models import ToolReply as ToolReply
+    from ._models import ToolText as ToolText
     from ._models import Transferred as Transferred
     from ._models import Workspace as Workspace
     from ._settings import DEFAULT as DEFAULT
@@ -117,6 +121,7 @@ _WHERE = {
     "Chunk": "_models",
     "CommandFailed": "_errors",
     "CommandTimedOut": "_errors",
+    "CompactFacts": "_models",
     "Conflict": "_errors",
     "Cove": "_sync._client",
     "CoveError": "_errors",
@@ -184,6 +189,9 @@ _WHERE = {
     "StreamLost": "_errors",
     "Terminal": "_sync._terminal",
     "TooLarge": "_errors",
+    "ToolImage": "_models",
+    "ToolReply": "_models",
+    "ToolText": "_models",
     "Transferred": "_models",
     "Unauthorized": "_errors",
     "WaitTimedOut": "_errors",

@@ -17,6 +17,10 @@ REQUEST_SECONDS: Final = 120.0
 EXEC_REPLY_SECONDS: Final = 60.0
 """How long `exec` waits for a plain reply. After that it follows the command's stream, which is never silent for long."""
 
+WHOLE_REPLY_SECONDS: Final = 3600.0
+"""How long a reply may take that only the end of a command makes: a tool's answer, or a compact view. The time limit of the call
+itself comes on top. TCP's keep-alive notices a host that vanished meanwhile."""
+
 STREAM_SILENCE_SECONDS: Final = 60.0
 """After this silence a stream counts as lost. The daemon sends a keep-alive every 15 seconds."""
 

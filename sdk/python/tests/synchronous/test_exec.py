@@ -159,3 +159,23 @@ def test_a_terminal_is_for_a_person(cove: Cove) -> None:
                     terminal.read(timeout=0.5)
         with pytest.raises(InvalidRequest):
             session.terminal(cols=0)
+
+
+def test_a_compact_view_is_short_and_says_what_it_left_out(cove: Cove) -> None:
+    with cove.session() as session:
+        command = "seq -f 'part %.0f' 5000; ls /nope"
+        result = session.exec(command, view="compact", max_tokens=4000)
+        assert result.exit_code == 2
+        assert "cannot access '/nope'" in result.output
+        assert len(result.output) < 1000
+        assert result.compact is not None
+        assert result.compact.original_bytes == result.output_bytes > 40_000
+        assert result.compact.tokens < result.compact.original_tokens
+        whole = "".join([chunk.text for chunk in session.attach(result.exec_id)])
+        assert whole.startswith("part 1\npart 2\n")
+        assert len(whole) == result.output_bytes
+        assert (session.exec("echo full")).compact is None
+        with pytest.raises(InvalidRequest):
+            session.exec("true", view="compact", max_tokens=1)
+        with pytest.raises(InvalidRequest):
+            session.exec("true", view="compact", streams="split")

@@ -3,6 +3,7 @@ export { startDaemon, findBinary } from "./embedded.js";
 export { findDaemon } from "./find.js";
 export { forward, openTcp } from "./forward.js";
 export { packDirectory } from "./pack.js";
+export { patience } from "./patience.js";
 export { unpackDirectory } from "./unpack.js";
 export { openWebSocket } from "./websocket.js";
 

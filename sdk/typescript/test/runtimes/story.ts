@@ -45,6 +45,16 @@ export const STEPS: Record<string, Step> = {
     same(await cove.list({ labels: { label } }), []);
   },
 
+  async "tools answer a model, and a compact view is short"({ cove }) {
+    await using session = await cove.session();
+    const tools = session.tools({ only: ["write", "bash"] });
+    same(await tools.result("write", '{"path": "a/b", "content": "hällo"}'), { text: "Created a/b (6 bytes).", failed: false });
+    same((await tools.call("bash", { command: "cat a/b; false" })).split(",")[0], "hällo\n[exit code 1");
+    same((await tools.result("write", { file: "a" })).failed, true);
+    const { output, compact } = await session.exec("seq -f 'part %.0f' 5000", { view: "compact" });
+    same([output.length < 1000, compact?.originalBytes], [true, 48_893]);
+  },
+
   async "output comes while the command runs"({ cove }) {
     await using session = await cove.session();
     await session.run(["mkfifo", "/tmp/gate"]);

@@ -1,7 +1,8 @@
 //! The tools of agents: what a model reads of files and commands, what it is told when a call was wrong, and that nothing in a sandbox
 //! makes a tool hang or answer without a bound.
 
-use e2e::daemon::{Daemon, Session};
+use e2e::daemon::rootfs::rootfs;
+use e2e::daemon::{Ability, Cove, Daemon, Session, lacks};
 use serde_json::{Value, json};
 use shared_protocol::ErrorCode::{InvalidRequest, SessionNotFound};
 
@@ -160,8 +161,18 @@ async fn a_command_tells_its_end_its_directory_and_where_the_rest_is() {
     assert!(text(&late).contains("timed out") && late["structured"]["timed_out"] == true, "{}", text(&late));
     done(s, "bash", json!({ "restart": true })).await;
     assert!(done(s, "bash", json!({ "command": "echo [$A]" })).await.starts_with("[]\n"), "the shell is new");
-    let denied = call(s, "bash", json!({ "command": "getent hosts example.com; true" })).await;
+}
+
+#[tokio::test]
+async fn a_command_tells_what_the_network_denied() {
+    if lacks("a_command_tells_what_the_network_denied", Ability::EveryDial) {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    let denied = call(&session, "bash", json!({ "command": "getent hosts example.com; true" })).await;
     assert!(text(&denied).contains("denied: example.com"), "{}", text(&denied));
+    assert_eq!(denied["structured"]["network_denied"], json!(["example.com"]));
 }
 
 #[tokio::test]
@@ -310,4 +321,29 @@ async fn a_model_goes_back_to_a_snapshot_and_shows_its_server() {
     assert!(!text(&other).contains('f') || !text(&other).contains("broken"), "{}", text(&other));
     let gone = daemon.post(&format!("/v1/sessions/{id}/tools/read"), json!({ "path": "f" })).await.ok();
     assert_eq!(gone["is_error"], true, "{gone}");
+}
+
+#[tokio::test]
+async fn an_image_with_nothing_but_a_shell_has_the_file_tools() {
+    if lacks("an_image_with_nothing_but_a_shell_has_the_file_tools", Ability::ImportedImages) {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let root = rootfs();
+    let path = root.path().to_str().expect("text");
+    Cove::of(&daemon).run(&["image", "import", "small", path]).await.ok();
+    let session = daemon.create(json!({ "image": "small" })).await;
+    let s = &session;
+    for program in ["grep", "find", "diff", "rg", "sed", "git"] {
+        assert_ne!(session.exec(&format!("command -v {program}")).await["exit_code"], 0, "the image has {program}");
+    }
+    done(s, "write", json!({ "path": "a/b.txt", "content": "one\ntwo\n" })).await;
+    done(s, "edit", json!({ "path": "a/b.txt", "old_string": "two", "new_string": "three" })).await;
+    assert!(done(s, "grep", json!({ "pattern": "thr.e" })).await.contains("a/b.txt"));
+    assert!(done(s, "find", json!({ "pattern": "*.txt" })).await.contains("a/b.txt"));
+    assert!(done(s, "ls", json!({ "path": "/etc" })).await.contains("mark"));
+    assert!(done(s, "read", json!({ "path": "a/b.txt" })).await.contains("three"));
+    assert!(done(s, "diff", json!({ "path": "a/b.txt", "other": "/etc/mark" })).await.contains("-one"));
+    assert!(refused(s, "git", json!({ "args": "status" })).await.contains("git"));
+    done(s, "delete", json!({ "path": "a", "recursive": true })).await;
 }

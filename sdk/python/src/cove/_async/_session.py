@@ -10,12 +10,14 @@ from .._http import given, query, segment
 from .._models import (
     ExecInfo,
     ExecResult,
+    OutputView,
     RunResult,
     SessionInfo,
     ShellInfo,
     Snapshot,
     Stats,
     Streams,
+    ToolReply,
     read,
     read_list,
 )
@@ -26,9 +28,10 @@ from ._parts import AsyncNetwork, AsyncPorts, AsyncShell
 from ._process import AsyncProcess, close_own_shell, is_own_shell, own_shell
 from ._stream import AsyncExecStream, OnCancel
 from ._terminal import AsyncTerminal
+from ._tools import AsyncTools, call_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from ._transport import AsyncTransport
@@ -54,6 +57,8 @@ class AsyncSession:
         self.files = AsyncFiles(transport, info.id)
         self.network = AsyncNetwork(transport, info.id)
         self.ports = AsyncPorts(transport, info.id)
+        # Sessions that the tool `restore` made from this one. They end with it.
+        self._restored: list[str] = []
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.info.image} {self.info.status}>"
@@ -75,7 +80,11 @@ class AsyncSession:
         await self._clean_up()
 
     async def _clean_up(self) -> None:
-        await self._transport.finish(lambda transport: destroy(transport, self.id), CLEANUP_SECONDS)
+        await self._transport.finish(self._destroy_all, CLEANUP_SECONDS)
+
+    async def _destroy_all(self, transport: AsyncTransport) -> None:
+        for session in (*self._restored, self.id):
+            await destroy(transport, session)
 
     async def _json(self, method: str, path: str, **options: Any) -> Any:
         return await self._transport.json(method, f"/v1/sessions/{segment(self.id)}{path}", **options)
@@ -101,6 +110,8 @@ class AsyncSession:
         shell: str | None = None,
         exec_id: str | None = None,
         max_output_bytes: int | None = None,
+        view: OutputView = "full",
+        max_tokens: int | None = None,
         on_cancel: OnCancel = "kill",
     ) -> ExecResult:
         """Runs bash source in the session's shell, which keeps directory, variables and functions, and returns how it ended.
@@ -109,10 +120,13 @@ class AsyncSession:
         limit); it counts from when the command starts. `queue_timeout` has the seconds that it may wait behind another command.
         `env` and `cwd` are for this command only. If the caller is cancelled (Ctrl-C, or the cancellation of the task), the command
         is stopped, or with `on_cancel="detach"` keeps running.
+
+        With `view="compact"`, `output` is text for a model: failures first, successes as counts, at most `max_tokens` (128 or more).
+        The result's `compact` says what was left out. If the connection was lost meanwhile, `compact` is None, and `output` is what
+        was printed.
         """
         body = self._exec_body(cmd, timeout, queue_timeout, stdin, env, cwd, streams, raw_output, shell, exec_id)
-        if max_output_bytes is not None:
-            body["max_output_bytes"] = max_output_bytes
+        body |= given(max_output_bytes=max_output_bytes, view=None if view == "full" else view, max_tokens=max_tokens)
         result = await _exec.reply(self._transport, self.id, "exec", body, on_cancel)
         return result.check(cmd) if check else result
 
@@ -306,6 +320,27 @@ class AsyncSession:
         """Changes the size of a shell's terminal."""
         await self._json("POST", "/resize", body=given(cols=cols, rows=rows, shell=shell))
 
+    # Tools for models
+
+    def tools(self, *, only: Iterable[str] | None = None) -> AsyncTools:
+        """The daemon's tools for a model: all of them, or only these names."""
+        return AsyncTools(self, only=only)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
+        """Calls one of the daemon's tools. Wrong arguments are an `InvalidRequest`; what the sandbox refuses is a reply with
+        `is_error`.
+
+        If the caller is cancelled, the command of `bash` is stopped. `restore` answers with the id of a new session, which is the
+        caller's to use and to destroy; `tools` does both.
+        """
+        return await call_tool(self._transport, self.id, name, dict(arguments or {}))
+
+    async def _restored_as(self, session: str) -> AsyncSession:
+        """The session that the tool `restore` made. It is destroyed with this one."""
+        self._restored.append(session)
+        answer = await self._transport.json("GET", f"/v1/sessions/{segment(session)}")
+        return AsyncSession(self._transport, read(SessionInfo, answer), is_ours=False)
+
     # Shells
 
     async def shells(self) -> list[ShellInfo]:
@@ -387,8 +422,11 @@ class AsyncSession:
         return read(Stats, await self._json("GET", "/stats"))
 
     async def destroy(self) -> None:
-        """Destroys the session. Nothing of it is left, except its workspace and its snapshots. Fine if it is gone already."""
-        await destroy(self._transport, self.id)
+        """Destroys the session, and those that its tools made by `restore`. Nothing is left, except its workspace and its snapshots.
+
+        Fine if it is gone already.
+        """
+        await self._destroy_all(self._transport)
 
 
 def _argv(argv: Sequence[str]) -> list[str]:

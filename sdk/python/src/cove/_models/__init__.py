@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from ._read import read, read_list
-from .command import ExecInfo, ExecResult, Kind, RunResult, Streams
+from .command import CompactFacts, ExecInfo, ExecResult, Kind, OutputView, RunResult, Streams
 from .daemon import Health, Image, ImageDetails, Key, NewKey, Pool, PullProgress, RemovedImages, Secret
 from .event import AwaitingInput, Chunk, Done, Event, Gap, Queued, Running, Started, StreamName
 from .file import ChangeKind, FileChange, FileInfo, FileList, Transferred
 from .network import Injection, NetworkDecision, NetworkInfo, NetworkSpec, Packages, PortInfo, PortLink, PortResponse
 from .session import Resources, SessionInfo, ShellInfo, Snapshot, Stats, Status, Workspace
+from .tool import ToolImage, ToolPart, ToolReply, ToolText
 
 __all__ = [
     "AwaitingInput",
     "ChangeKind",
     "Chunk",
+    "CompactFacts",
     "Done",
     "Event",
     "ExecInfo",
@@ -32,6 +34,7 @@ __all__ = [
     "NetworkInfo",
     "NetworkSpec",
     "NewKey",
+    "OutputView",
     "Packages",
     "Pool",
     "PortInfo",
@@ -52,6 +55,10 @@ __all__ = [
     "Status",
     "StreamName",
     "Streams",
+    "ToolImage",
+    "ToolPart",
+    "ToolReply",
+    "ToolText",
     "Transferred",
     "Workspace",
     "read",

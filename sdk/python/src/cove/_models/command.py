@@ -13,6 +13,25 @@ Kind = Literal["exited", "signaled", "timed_out", "never_ran", "lost"]
 
 Streams = Literal["merged", "split", "tty"]
 
+OutputView = Literal["full", "compact"]
+"""What a result shows of the output. `compact` is text for a model: failures first, successes as counts, no progress bars."""
+
+
+@dataclass(frozen=True)
+class CompactFacts:
+    """What a compact view left out, and where the whole output is."""
+
+    original_bytes: int
+    """How many bytes the command printed."""
+    original_tokens: int
+    """How many tokens that is, by estimate."""
+    tokens: int
+    """How many tokens `output` has, by estimate."""
+    is_cut: bool
+    """Whether `max_tokens` or `max_output_bytes` left out lines that the view would have kept."""
+    whole_output: str
+    """The path of the whole output. `session.attach(exec_id)` reads it."""
+
 
 @dataclass(frozen=True)
 class _Ended:
@@ -53,6 +72,8 @@ class ExecResult(_Ended):
     """Whether the command ended its shell, which was then replaced with the state from before the command."""
     awaiting_input: bool = False
     output_base64: str | None = None
+    compact: CompactFacts | None = None
+    """What the view left out, with `view="compact"`."""
 
     @property
     def output_raw(self) -> bytes:

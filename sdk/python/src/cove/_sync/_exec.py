@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .._errors import Conflict
 from .._http import segment
-from .._models import ExecResult, RunResult, read
+from .._models import CompactFacts, ExecResult, RunResult, read
 from .._output import Collector
-from .._settings import CANCEL_SECONDS, DEFAULT, EXEC_REPLY_SECONDS, Timeout, milliseconds
+from .._settings import CANCEL_SECONDS, DEFAULT, EXEC_REPLY_SECONDS, WHOLE_REPLY_SECONDS, Timeout, milliseconds
 from . import _io
 from ._stream import ExecStream, OnCancel, stop_command
 from ._transport import decoded
@@ -82,31 +83,39 @@ def _reply(transport: Transport, session: str, what: Literal["exec", "run"], bod
 
     exec_id = body["exec_id"]
     path = f"/v1/sessions/{segment(session)}/{what}"
+    # Only the reply has a compact view, so it is waited for as long as the command may take.
+    silence = WHOLE_REPLY_SECONDS + (body.get("timeout_ms") or 0) / 1000 if "view" in body else EXEC_REPLY_SECONDS
     try:
-        response = transport.open("POST", path, body=body, silence=EXEC_REPLY_SECONDS)
+        response = transport.open("POST", path, body=body, silence=silence)
         try:
             text = response.read()
         finally:
             response.close()
         answer = decoded(text)
-        return read(ExecResult, answer) if what == "exec" else read(RunResult, answer)
+        return _exec_result(answer) if what == "exec" else read(RunResult, answer)
     except httpx.ConnectError as error:
         if not transport.has_answered:
             raise transport.unreachable(error) from error
     except httpx.TransportError:
         pass
-    # The reply was lost, or is late because the command runs long or waits in a queue. Its stream is never silent for long.
+    # The reply was lost, or is late because the command runs long or waits in a queue. Its stream is never silent for long. It has no
+    # compact view.
     tidy = body.get("streams") == "tty" and not body.get("raw_output")
     stream = ExecStream(
         transport,
         session,
         exec_id,
-        request=(f"{path}/stream", body),
+        request=(f"{path}/stream", {name: value for name, value in body.items() if name not in ("view", "max_tokens")}),
         was_sent=True,
         collector=Collector.of_reply(body.get("max_output_bytes"), tidy=tidy),
         on_cancel="detach",
     )
     return stream.wait()
+
+
+def _exec_result(answer: Any) -> ExecResult:
+    result = read(ExecResult, answer)
+    return replace(result, compact=read(CompactFacts, answer["compact"])) if answer.get("compact") else result
 
 
 def detach(transport: Transport, session: str, what: Literal["exec", "run"], body: dict[str, Any]) -> str:

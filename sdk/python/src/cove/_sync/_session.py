@@ -11,12 +11,14 @@ from .._http import given, query, segment
 from .._models import (
     ExecInfo,
     ExecResult,
+    OutputView,
     RunResult,
     SessionInfo,
     ShellInfo,
     Snapshot,
     Stats,
     Streams,
+    ToolReply,
     read,
     read_list,
 )
@@ -27,9 +29,10 @@ from ._parts import Network, Ports, Shell
 from ._process import Process, close_own_shell, is_own_shell, own_shell
 from ._stream import ExecStream, OnCancel
 from ._terminal import Terminal
+from ._tools import Tools, call_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from ._transport import Transport
@@ -55,6 +58,8 @@ class Session:
         self.files = Files(transport, info.id)
         self.network = Network(transport, info.id)
         self.ports = Ports(transport, info.id)
+        # Sessions that the tool `restore` made from this one. They end with it.
+        self._restored: list[str] = []
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.info.image} {self.info.status}>"
@@ -76,7 +81,11 @@ class Session:
         self._clean_up()
 
     def _clean_up(self) -> None:
-        self._transport.finish(lambda transport: destroy(transport, self.id), CLEANUP_SECONDS)
+        self._transport.finish(self._destroy_all, CLEANUP_SECONDS)
+
+    def _destroy_all(self, transport: Transport) -> None:
+        for session in (*self._restored, self.id):
+            destroy(transport, session)
 
     def _json(self, method: str, path: str, **options: Any) -> Any:
         return self._transport.json(method, f"/v1/sessions/{segment(self.id)}{path}", **options)
@@ -102,6 +111,8 @@ class Session:
         shell: str | None = None,
         exec_id: str | None = None,
         max_output_bytes: int | None = None,
+        view: OutputView = "full",
+        max_tokens: int | None = None,
         on_cancel: OnCancel = "kill",
     ) -> ExecResult:
         """Runs bash source in the session's shell, which keeps directory, variables and functions, and returns how it ended.
@@ -110,10 +121,13 @@ class Session:
         limit); it counts from when the command starts. `queue_timeout` has the seconds that it may wait behind another command.
         `env` and `cwd` are for this command only. If the caller is cancelled (Ctrl-C, or the cancellation of the task), the command
         is stopped, or with `on_cancel="detach"` keeps running.
+
+        With `view="compact"`, `output` is text for a model: failures first, successes as counts, at most `max_tokens` (128 or more).
+        The result's `compact` says what was left out. If the connection was lost meanwhile, `compact` is None, and `output` is what
+        was printed.
         """
         body = self._exec_body(cmd, timeout, queue_timeout, stdin, env, cwd, streams, raw_output, shell, exec_id)
-        if max_output_bytes is not None:
-            body["max_output_bytes"] = max_output_bytes
+        body |= given(max_output_bytes=max_output_bytes, view=None if view == "full" else view, max_tokens=max_tokens)
         result = _exec.reply(self._transport, self.id, "exec", body, on_cancel)
         return result.check(cmd) if check else result
 
@@ -307,6 +321,27 @@ class Session:
         """Changes the size of a shell's terminal."""
         self._json("POST", "/resize", body=given(cols=cols, rows=rows, shell=shell))
 
+    # Tools for models
+
+    def tools(self, *, only: Iterable[str] | None = None) -> Tools:
+        """The daemon's tools for a model: all of them, or only these names."""
+        return Tools(self, only=only)
+
+    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
+        """Calls one of the daemon's tools. Wrong arguments are an `InvalidRequest`; what the sandbox refuses is a reply with
+        `is_error`.
+
+        If the caller is cancelled, the command of `bash` is stopped. `restore` answers with the id of a new session, which is the
+        caller's to use and to destroy; `tools` does both.
+        """
+        return call_tool(self._transport, self.id, name, dict(arguments or {}))
+
+    def _restored_as(self, session: str) -> Session:
+        """The session that the tool `restore` made. It is destroyed with this one."""
+        self._restored.append(session)
+        answer = self._transport.json("GET", f"/v1/sessions/{segment(session)}")
+        return Session(self._transport, read(SessionInfo, answer), is_ours=False)
+
     # Shells
 
     def shells(self) -> list[ShellInfo]:
@@ -388,8 +423,11 @@ class Session:
         return read(Stats, self._json("GET", "/stats"))
 
     def destroy(self) -> None:
-        """Destroys the session. Nothing of it is left, except its workspace and its snapshots. Fine if it is gone already."""
-        destroy(self._transport, self.id)
+        """Destroys the session, and those that its tools made by `restore`. Nothing is left, except its workspace and its snapshots.
+
+        Fine if it is gone already.
+        """
+        self._destroy_all(self._transport)
 
 
 def _argv(argv: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 | what | for | extra |
 |---|---|---|
-| `Tools`, `AsyncTools` | any model that calls functions: JSON schemas and a dispatcher | |
+| `Tools`, `AsyncTools` | any model that calls functions: the daemon's tools, also by `session.tools()` | |
 | `AnthropicTools`, `AsyncAnthropicTools` | Anthropic's own bash and text-editor tools | |
 | `cove.agents.langchain.CoveSandbox` | LangChain's deepagents | `cove-sandbox[langchain]` |
 | `cove.agents.openai.function_tools` | the OpenAI Agents SDK: function tools | `cove-sandbox[openai]` |
@@ -16,6 +16,5 @@ from __future__ import annotations
 
 from .._async._tools import AsyncAnthropicTools, AsyncTools
 from .._sync._tools import AnthropicTools, Tools
-from .._text import ToolError, described
 
-__all__ = ["AnthropicTools", "AsyncAnthropicTools", "AsyncTools", "ToolError", "Tools", "described"]
+__all__ = ["AnthropicTools", "AsyncAnthropicTools", "AsyncTools", "Tools"]
