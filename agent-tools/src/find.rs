@@ -31,6 +31,8 @@ pub enum Sort {
 /// What to find. Conditions that are not set hold for every entry.
 #[derive(Clone, Debug, Default)]
 pub struct FindOptions {
+    /// What stands before every path that is shown, as a directory. Conditions are about the path without it.
+    pub root: Vec<u8>,
     /// One of them must match; see `globs`.
     pub globs: Vec<String>,
     /// None of them may match, neither the entry nor a directory above it.
@@ -164,7 +166,12 @@ impl Find {
     /// An entry, with its size or age if the options ask about that.
     fn line(&self, entry: &Entry) -> String {
         let options = &self.options;
-        let mut line = Escaped(&entry.path).to_string();
+        let path = match options.root.as_slice() {
+            b"" => entry.path.clone(),
+            b"/" => [b"/", entry.path.as_slice()].concat(),
+            root => [root, b"/", &entry.path].concat(),
+        };
+        let mut line = Escaped(&path).to_string();
         match (entry.kind, &entry.link_target) {
             (EntryKind::Directory, _) => line.push('/'),
             (EntryKind::Symlink, Some(target)) => push_formatted(&mut line, format_args!(" -> {}", Escaped(target))),

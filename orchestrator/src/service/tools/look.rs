@@ -75,7 +75,8 @@ impl Tools {
             Err(reply) => return Ok(*reply),
         };
         spec.max_levels = arguments.depth;
-        let mut find = match find_of(&arguments) {
+        let root = shown_root(&spec);
+        let mut find = match find_of(&arguments, root.clone()) {
             Ok(find) => find,
             Err(why) => return Ok(ToolReply::failure(why)),
         };
@@ -87,7 +88,8 @@ impl Tools {
         let (notes, is_cut) = (notes(&walked), walked.cut.is_some());
         walked.entries.into_iter().for_each(|entry| find.push(entry));
         let report = find.finish();
-        let paths: Vec<String> = report.entries.iter().map(|entry| Escaped(&entry.path).to_string()).collect();
+        let paths: Vec<String> =
+            report.entries.iter().map(|entry| Escaped(&joined(&root, &entry.path)).to_string()).collect();
         let is_cut = is_cut || report.shown < report.total;
         Ok(ToolReply::text(format!("{}{notes}", report.text), json!({ "paths": paths, "is_cut": is_cut })))
     }
@@ -138,7 +140,7 @@ impl Tools {
         mut notes: String,
         following: &Following,
     ) -> Result<ToolReply, CallError> {
-        let deadline = Instant::now() + MAX_SEARCH_TIME;
+        let (deadline, root) = (Instant::now() + MAX_SEARCH_TIME, shown_root(spec));
         let (mut read_bytes, mut partly, mut unreadable) = (0u64, 0u64, 0u64);
         let mut files = files.into_iter().peekable();
         let mut stopped = None;
@@ -159,7 +161,7 @@ impl Tools {
                     Some(Gathered::File { content, is_cut }) => {
                         read_bytes += content.len() as u64;
                         partly += u64::from(is_cut);
-                        let path = if file.path.is_empty() { spec.root.clone() } else { file.path };
+                        let path = joined(&root, &file.path);
                         search = searched(search, path, content).await?;
                     }
                     Some(Gathered::Failed(_)) => unreadable += 1,
@@ -223,6 +225,16 @@ fn spec_of(path: Option<&str>, include_ignored: Option<bool>) -> Result<(Sandbox
     Ok((path, spec))
 }
 
+/// What stands before the paths in an answer, so that other tools take them as they are. Paths of the workspace need nothing.
+fn shown_root(spec: &WalkSpec) -> Vec<u8> {
+    let root = spec.root.strip_prefix(b"./").unwrap_or(&spec.root);
+    let end = root.iter().rposition(|byte| *byte != b'/').map_or(root.len().min(1), |last| last + 1);
+    match root.get(..end).unwrap_or_default() {
+        b"." => Vec::new(),
+        root => root.to_vec(),
+    }
+}
+
 /// What a walk did not see, as lines for the end of an answer.
 fn notes(walked: &Walked) -> String {
     let mut notes = String::new();
@@ -239,7 +251,7 @@ fn notes(walked: &Walked) -> String {
     notes
 }
 
-fn find_of(arguments: &FindArguments) -> Result<Find, String> {
+fn find_of(arguments: &FindArguments, root: Vec<u8>) -> Result<Find, String> {
     let bytes = |text: &Option<String>| text.as_deref().map(size::parse).transpose().map_err(|error| error.to_string());
     let kinds = arguments.kind.map(|kind| match kind {
         FindKind::File => EntryKind::File,
@@ -247,6 +259,7 @@ fn find_of(arguments: &FindArguments) -> Result<Find, String> {
         FindKind::Symlink => EntryKind::Symlink,
     });
     let options = FindOptions {
+        root,
         globs: arguments.pattern.iter().cloned().collect(),
         kinds: kinds.into_iter().collect(),
         min_size: bytes(&arguments.min_size)?,
@@ -296,4 +309,30 @@ fn wanted_of(arguments: &GrepArguments) -> Result<Vec<Globs>, String> {
         wanted.push(Globs::new(globs).map_err(|error| error.to_string())?);
     }
     Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_in_answers_are_paths_that_other_tools_take() {
+        let root = |path: &str| {
+            let root = path.as_bytes().to_vec();
+            let spec = WalkSpec { root, include_ignored: false, max_levels: None };
+            String::from_utf8(joined(&shown_root(&spec), b"f")).unwrap()
+        };
+        for (path, shown) in [
+            (".", "f"),
+            ("./", "f"),
+            ("./a", "a/f"),
+            ("a", "a/f"),
+            ("a/", "a/f"),
+            ("/", "/f"),
+            ("/a//", "/a/f"),
+            ("/workspace", "/workspace/f"),
+        ] {
+            assert_eq!(root(path), shown, "{path}");
+        }
+    }
 }

@@ -118,7 +118,9 @@ async fn a_tree_is_listed_searched_and_found_without_what_git_ignores() {
         "{}",
         text(&found)
     );
-    assert!(text(&found).contains("a.py") && text(&found).contains("needle here"));
+    assert!(text(&found).contains("app/src/a.py") && text(&found).contains("needle here"), "{}", text(&found));
+    // What a search prints, `read` takes.
+    assert!(done(s, "read", json!({ "path": "app/src/a.py" })).await.contains("needle here"));
     let wide =
         done(s, "grep", json!({ "pattern": "NEEDLE", "ignore_case": true, "path": "app", "mode": "files" })).await;
     assert!(wide.contains("a.py") && wide.contains("b.txt"), "{wide}");
@@ -131,7 +133,8 @@ async fn a_tree_is_listed_searched_and_found_without_what_git_ignores() {
     assert!(refused(s, "grep", json!({ "pattern": "(unclosed", "path": "app" })).await.contains("unclosed"));
 
     let names = call(s, "find", json!({ "path": "app", "pattern": "*.py" })).await;
-    assert_eq!(names["structured"]["paths"], json!(["src/a.py"]));
+    assert_eq!(names["structured"]["paths"], json!(["app/src/a.py"]));
+    assert!(text(&names).starts_with("app/src/a.py"), "{}", text(&names));
     let directories = done(s, "find", json!({ "path": "app", "type": "directory" })).await;
     assert!(directories.contains("src") && !directories.contains("a.py"), "{directories}");
     assert!(refused(s, "ls", json!({ "path": "nowhere" })).await.contains("no such file"));
