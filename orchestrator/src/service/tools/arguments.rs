@@ -254,7 +254,7 @@ pub struct OutputArguments {
 pub struct KillArguments {
     /// The exec_id of a command.
     pub exec_id: ExecId,
-    /// The signal, such as TERM, INT or KILL; TERM if it is absent.
+    /// A signal to send, such as TERM, HUP or USR1. If it is absent, the command is ended: by INT, and by TERM and KILL if it goes on.
     pub signal: Option<String>,
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use shared_protocol::api::{ApiExecRequest, ApiRunRequest, ExecDone, TimeLimit};
 use shared_protocol::runner::{OpenShellRequest, OutcomeKind, ShellKind, ShellState, SignalRequest};
 use shared_protocol::{ExecId, ShellName};
+use tokio::sync::watch;
 
 use super::arguments::{
     BashArguments, GitArguments, KillArguments, OutputArguments, RunBackgroundArguments, WaitArguments,
@@ -17,7 +18,7 @@ use super::reply::ToolReply;
 use super::{Following, On, Tools};
 use crate::service::commands::{ExecEvent, ExecStream, Started, Until};
 use crate::service::shells::{OpenShellSpec, SignalSpec};
-use crate::service::{CallError, InvalidRequest};
+use crate::service::{CallError, InvalidRequest, SessionError};
 
 /// The most tokens of a command's output in an answer, by estimate.
 const MAX_OUTPUT_TOKENS: usize = 8_000;
@@ -30,9 +31,11 @@ const MAX_PAGE_BYTES: u64 = 256 << 10;
 const DEFAULT_PAGE_BYTES: u64 = 32 << 10;
 /// How long a cancelled command has after each signal.
 const CANCEL_STEP: Duration = Duration::from_secs(3);
+/// How long `kill` waits for a command that was sent all signals.
+const END_TIME: Duration = Duration::from_secs(9);
 /// The signals that end a cancelled command, one after the other.
 const CANCEL_SIGNALS: [&str; 3] = ["INT", "TERM", "KILL"];
-/// The beginning of the names of shells in which background commands run.
+/// The beginning of the names of shells in which background commands run. A command has the name of its shell as its id.
 const BACKGROUND_SHELL: &str = "background-";
 
 impl Tools {
@@ -100,8 +103,9 @@ impl Tools {
         arguments: RunBackgroundArguments,
     ) -> Result<ToolReply, CallError> {
         self.close_ended(on).await?;
-        let name = ShellName::new(format!("{BACKGROUND_SHELL}{:08x}", random()?))
-            .map_err(|error| CallError::Session(crate::session::SessionError::Internal(error.to_string())))?;
+        let name = format!("{BACKGROUND_SHELL}{:08x}", random()?);
+        let named = ShellName::new(name.clone()).and_then(|shell| Ok((shell, ExecId::new(name)?)));
+        let (name, exec_id) = named.map_err(|error| internal(&error))?;
         // A shell of its own, so that `main` takes the next command meanwhile; a copy, so that the command finds the same variables.
         let open = OpenShellRequest {
             name: Some(name.clone()),
@@ -109,8 +113,13 @@ impl Tools {
             from: Some(ShellName::main()),
             ..OpenShellRequest::default()
         };
-        let request =
-            ApiExecRequest { cmd: arguments.command, shell: Some(name), detach: true, ..ApiExecRequest::default() };
+        let request = ApiExecRequest {
+            cmd: arguments.command,
+            shell: Some(name),
+            exec_id: Some(exec_id),
+            detach: true,
+            ..ApiExecRequest::default()
+        };
         let checked = OpenShellSpec::new(open).and_then(|open| Ok((open, self.parts.commands.check_exec(request)?)));
         let (open, spec) = match checked {
             Ok(checked) => checked,
@@ -194,12 +203,45 @@ impl Tools {
     }
 
     pub(super) async fn kill(&self, on: On<'_>, arguments: KillArguments) -> Result<ToolReply, CallError> {
-        let signal = arguments.signal.unwrap_or_else(|| "TERM".to_owned());
+        let Some(signal) = arguments.signal else { return self.end(on, &arguments.exec_id).await };
         if let Err(error) = self.signal(on, &arguments.exec_id, &signal).await? {
             return Ok(ToolReply::failure(error.to_string()));
         }
         let text = format!("Sent {signal} to {}.", arguments.exec_id);
         Ok(ToolReply::text(text, json!({ "exec_id": arguments.exec_id, "signal": signal })))
+    }
+
+    /// Ends a command as a cancelled call does, and tells how that went. A script that ignores all signals but KILL, which its programs
+    /// get and not itself, ends with its shell, if that is a shell for one background command.
+    async fn end(&self, on: On<'_>, exec_id: &ExecId) -> Result<ToolReply, CallError> {
+        let (_cancel, cancelled) = watch::channel(true);
+        let following = Following { cancelled: Some(cancelled), ..Following::default() };
+        let mut ended = self.ended_within(on, exec_id, following, END_TIME).await?;
+        let shell = ShellName::new(exec_id.as_str()).ok().filter(|name| name.as_str().starts_with(BACKGROUND_SHELL));
+        if let (true, Some(shell)) = (ended["is_running"] == true, shell) {
+            self.parts.shells.close(on.caller, on.id, &shell).await?;
+            ended = self.ended_within(on, exec_id, Following::default(), CANCEL_STEP).await?;
+        }
+        let (is_running, exit_code) = (ended["is_running"] == true, ended["exit_code"].clone());
+        let text = match is_running {
+            true => format!("{exec_id} still runs, although it was sent {}.", CANCEL_SIGNALS.join(", ")),
+            false => format!("{exec_id} has ended, with exit code {exit_code}."),
+        };
+        let structured = json!({ "exec_id": exec_id, "is_running": is_running, "exit_code": exit_code });
+        Ok(ToolReply { is_error: is_running, ..ToolReply::text(text, without_nulls(structured)) })
+    }
+
+    /// The facts about a command that was waited for.
+    async fn ended_within(
+        &self,
+        on: On<'_>,
+        exec_id: &ExecId,
+        following: Following,
+        time: Duration,
+    ) -> Result<Value, CallError> {
+        let stream = self.parts.commands.reattach(on.caller, on.id, exec_id, 0, Until::End).await?;
+        let ended = self.follow(on, stream, CommandHint::default(), following, Some(time)).await?;
+        Ok(ended.structured.unwrap_or_default())
     }
 
     async fn signal(
@@ -372,9 +414,12 @@ fn without_nulls(mut value: Value) -> Value {
 
 fn random() -> Result<u32, CallError> {
     let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| CallError::Session(crate::session::SessionError::Internal(error.to_string())))?;
+    getrandom::fill(&mut bytes).map_err(|error| internal(&error))?;
     Ok(u32::from_le_bytes(bytes))
+}
+
+fn internal(error: &impl std::fmt::Display) -> CallError {
+    CallError::Session(SessionError::Internal(error.to_string()))
 }
 
 #[cfg(test)]

@@ -150,9 +150,11 @@ fn all() -> Vec<ToolDefinition> {
             .answers(json!({
                 "exec_id": text(), "from": number(), "next_from": number(), "is_running": flag(), "exit_code": number()
             })),
-        tool::<KillArguments>("kill", "Signal a command", Destroys)
-            .about("Sends a signal to a command; TERM ends most of them.")
-            .answers(json!({ "exec_id": text(), "signal": text() })),
+        tool::<KillArguments>("kill", "End a command", Destroys)
+            .about("Ends a command and tells its exit code, or sends it a signal.")
+            .answers(json!({
+                "exec_id": text(), "signal": text(), "is_running": flag(), "exit_code": number()
+            })),
         tool::<ExposePortArguments>("expose_port", "Get a link to a server", Changes)
             .about("Gives a link that opens a server of the sandbox in a person's browser, for a time.")
             .open_world()

@@ -200,9 +200,25 @@ async fn commands_in_the_background_are_waited_for_read_and_ended() {
 
     let endless = call(s, "bash", json!({ "command": "sleep 1000", "background": true })).await;
     let id = endless["structured"]["exec_id"].clone();
-    done(s, "kill", json!({ "exec_id": id, "signal": "KILL" })).await;
+    // Right after the start, the shell itself may get the signal.
+    assert!(done(s, "kill", json!({ "exec_id": id })).await.contains("has ended"));
     let killed = call(s, "wait", json!({ "exec_id": id })).await;
     assert_eq!(killed["structured"]["is_running"], false, "{}", text(&killed));
+    let deaf = call(
+        s,
+        "run_background",
+        json!({ "command": "trap '' INT TERM; mkfifo /workspace/deaf; while :; do sleep 1; done" }),
+    )
+    .await;
+    let id = deaf["structured"]["exec_id"].clone();
+    session.sh("until test -p /workspace/deaf; do sleep 0.01; done").await;
+    let ended = call(s, "kill", json!({ "exec_id": id })).await;
+    assert_eq!(
+        (&ended["is_error"], &ended["structured"]["is_running"]),
+        (&json!(false), &json!(false)),
+        "{}",
+        text(&ended)
+    );
     assert!(refused(s, "wait", json!({ "exec_id": "never" })).await.contains("never"));
     // Shells of background commands do not pile up.
     for _ in 0..70 {
