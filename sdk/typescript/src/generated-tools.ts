@@ -782,9 +782,9 @@ export const TOOLS: readonly ToolDefinition[] = [
       "idempotentHint": false,
       "openWorldHint": false,
       "readOnlyHint": false,
-      "title": "Signal a command"
+      "title": "End a command"
     },
-    "description": "Sends a signal to a command; TERM ends most of them.",
+    "description": "Ends a command and tells its exit code, or sends it a signal.",
     "inputSchema": {
       "additionalProperties": false,
       "properties": {
@@ -794,7 +794,7 @@ export const TOOLS: readonly ToolDefinition[] = [
           "type": "string"
         },
         "signal": {
-          "description": "The signal, such as TERM, INT or KILL; TERM if it is absent.",
+          "description": "A signal to send, such as TERM, HUP or USR1. If it is absent, the command is ended: by INT, and by TERM and KILL if it goes on.",
           "type": "string"
         }
       },
@@ -809,13 +809,19 @@ export const TOOLS: readonly ToolDefinition[] = [
         "exec_id": {
           "type": "string"
         },
+        "exit_code": {
+          "type": "integer"
+        },
+        "is_running": {
+          "type": "boolean"
+        },
         "signal": {
           "type": "string"
         }
       },
       "type": "object"
     },
-    "title": "Signal a command"
+    "title": "End a command"
   },
   {
     "annotations": {

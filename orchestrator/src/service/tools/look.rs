@@ -186,7 +186,7 @@ impl Tools {
             ));
         }
         if unreadable > 0 {
-            notes.push_str(&format!("\n[{unreadable} files could not be read]"));
+            notes.push_str(&format!("\n[{} could not be read]", counted(unreadable, "file", "files")));
         }
         let report = search.finish();
         let structured = json!({
@@ -239,16 +239,20 @@ fn shown_root(spec: &WalkSpec) -> Vec<u8> {
 fn notes(walked: &Walked) -> String {
     let mut notes = String::new();
     if walked.ignored > 0 {
-        let plural = if walked.ignored == 1 { "entry" } else { "entries" };
-        notes.push_str(&format!("\n[{} {plural} ignored by git left out; include_ignored shows them]", walked.ignored));
+        let entries = counted(walked.ignored, "entry", "entries");
+        notes.push_str(&format!("\n[{entries} ignored by git left out; include_ignored shows them]"));
     }
     if walked.unreadable > 0 {
-        notes.push_str(&format!("\n[{} directories could not be read]", walked.unreadable));
+        notes.push_str(&format!("\n[{} could not be read]", counted(walked.unreadable, "directory", "directories")));
     }
     if let Some(why) = walked.cut {
         notes.push_str(&format!("\n[not everything was seen: {why}; look at a directory below]"));
     }
     notes
+}
+
+fn counted(count: u64, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 fn find_of(arguments: &FindArguments, root: Vec<u8>) -> Result<Find, String> {
