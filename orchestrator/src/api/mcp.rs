@@ -8,7 +8,8 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::header::CONTENT_TYPE;
 use hyper::{StatusCode, Uri};
 use shared_protocol::api::{CreateSessionRequest, NetworkSpec};
-use shared_protocol::{ErrorCode, SessionName, WorkspaceId};
+use shared_protocol::query::Query;
+use shared_protocol::{ErrorCode, SessionId, SessionName, WorkspaceId};
 
 use super::ApiState;
 use super::error::ApiError;
@@ -33,14 +34,24 @@ fn choice(uri: &Uri) -> Result<SandboxChoice, ApiError> {
                 "session names a session that exists; the other parameters are for a new one",
             ));
         }
-        return Ok(SandboxChoice::Named(session.to_owned()));
+        // Ids and names have the same form.
+        return Ok(SandboxChoice::Named(SessionId::new(session)?.to_string()));
     }
     let name = query.text("name")?.map(SessionName::new).transpose()?;
     let workspace_id = query.text("workspace")?.map(WorkspaceId::new).transpose()?;
-    let image = query.text("image")?.map(str::to_owned);
-    let network = query.text("network")?.map(network).transpose()?;
+    let image = printable(&query, "image")?.map(str::to_owned);
+    let network = printable(&query, "network")?.map(network).transpose()?;
     let request = CreateSessionRequest { name, image, network, workspace_id, ..CreateSessionRequest::default() };
     Ok(SandboxChoice::Made(Box::new(request)))
+}
+
+/// A parameter without control characters, which no name has.
+fn printable<'a>(query: &'a Query, name: &str) -> Result<Option<&'a str>, ApiError> {
+    let text = query.text(name)?;
+    match text.filter(|text| text.chars().any(char::is_control)) {
+        Some(_) => Err(ApiError::invalid(format!("the parameter {name} has a control character in it"))),
+        None => Ok(text),
+    }
 }
 
 /// The name of a preset, or rules as JSON.
@@ -92,6 +103,8 @@ mod tests {
             ("?session=a&image=b", "new one"),
             ("?nope=1", "nope"),
             ("?name=a%20b", "name"),
+            ("?session=a%00b", "session"),
+            ("?image=a%00b", "image"),
             ("?network=%7B", "network"),
             ("?workspace=..%2Fx", "workspace"),
         ] {
