@@ -10,7 +10,7 @@ use crate::text::Text;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Of a longer text, only its start is looked for.
+/// Only the start of a longer text is looked for.
 const MAX_OLD_BYTES: usize = 16 << 10;
 /// Lines of the file beyond this number are not compared.
 const MAX_FILE_LINES: usize = 1_000_000;

@@ -9,11 +9,11 @@ use grep_matcher::{Match, Matcher};
 use grep_regex::RegexMatcher;
 use std::ops::Range;
 
-/// Of a longer line, the part around the match is shown.
+/// A longer line is cut to the part around its match.
 const MAX_LINE_BYTES: usize = 400;
 /// What is shown before the match in a longer line.
 const LEAD_BYTES: usize = 120;
-/// Of a match across more lines, the first ones are shown.
+/// Only the first lines of a longer match are shown.
 const MAX_MATCH_LINES: usize = 40;
 
 /// Whether a file has a match.
